@@ -28,7 +28,7 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_UNROLL_ALL
 #define MORPH_UNROLL_NONE
 #define MORPH_SHARED static
-#ifdef MORPH_PARTS  // several launches at the same time, each by one thread
+#if defined(MORPH_PARTS) && !defined(MORPH_RANKS)  // several launches at the same time, each by one thread
 #define MORPH_OF_LAUNCH static __thread
 #else
 #define MORPH_OF_LAUNCH static

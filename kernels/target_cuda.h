@@ -328,6 +328,7 @@ template <class T> MORPH_FN void pass_on_stop(u32* word, u32 sense) {
 template <class T> MORPH_FN bool sees_stop(u32 sense) {
     return (sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);
 }
+template <class T> MORPH_FN bool sees_stop(const T& t) { return sees_stop<T>(t.sense); }
 template <class T> MORPH_FN u32 sense_alone(const u32* word) {  // of a single block
     return time_to_poll() && asked_to_stop(word) ? T::RELEASED | T::STOP : 0;
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from test_parts_programs import (
     FAR,
@@ -39,11 +41,12 @@ def graph():
     return g
 
 
-def derived(program, g, *args):
+def derived(program, g, *args, on_ranks=False):
     compiled, slots = bind(Request(program, None, (g, *args), None, g.device))
     scalars = [a.table for a in args if isinstance(a, morph.Scalars)]
     rows = {slot for slot, x in slots.objects.items() if any(x is t for t in scalars)}
-    return derive_program(compiled.unit, {x.slot for x in compiled.unit.graphs}, rows)
+    unit = replace(compiled.unit, ranks=on_ranks)
+    return derive_program(unit, {x.slot for x in unit.graphs}, rows)
 
 
 def steps(found):
@@ -278,14 +281,18 @@ def numbered(g, kernel, chosen):
         k += 1
 
 
+@pytest.mark.parametrize("on_ranks", [False, True])
 @pytest.mark.parametrize("kernel", [number, number_by_id, number_and_list])
-def test_a_step_that_writes_one_value_sends_bits(kernel):
-    """At one crossing, unless the parts have to agree before whether an item has failed."""
+def test_a_step_that_writes_one_value_sends_bits(kernel, on_ranks):
+    """At one crossing, unless the parts have to agree before whether an item has failed.
+
+    On ranks no part writes to memory of another one.
+    """
     g = graph()
-    found = derived(numbered, g, kernel, lists(g)[0])
+    found = derived(numbered, g, kernel, lists(g)[0], on_ranks=on_ranks)
     (exchange,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Exchange))
     array = abi.parts_of(found.unit)
-    if kernel is number:
+    if kernel is number and not on_ranks:
         assert steps(found) == [["Foreach", "Exchange", "Agree", "Assign"]]
         assert [(m.column, m.value.op) for m in exchange.spreads] == [("dist", "+")]
         assert array.size == array.bits["g.points", "dist"] + layout.Equal.WORDS

@@ -17,11 +17,20 @@
 //     need no fence of system scope of their own.
 //   - Between two crossings a row of another part is written by one part alone: mirrors by the owner of their rows,
 //     places of an inbox by the part to which they are given.
+//   - Parts on MPI ranks cannot access each other's memory: at a crossing the master stores its words where the host reads
+//     them, and all threads leave (PARTS_LEFT).  The hosts exchange the words, mirrors and messages, and launch again: the
+//     step resumes at its crossing (`Run::crossed`), and its mailbox has the words of all parts.  Until then the step has
+//     published nothing.  Rows for other parts are stored to memory of this part, from which the host sends them.
 //   - All parts meet at the same crossings.  One exception: a part that has seen the host's request to stop at a
 //     barrier of its own publishes that at its next crossing and does not wait.  A part that waits sees the
 //     same request.  Then PARTS_STOPPED is set, all threads leave, and no crossing follows in this launch.
 
-constexpr i32 OWN_VALUES = 1;  // the bits that follow
+#ifdef MORPH_RANKS  // the hosts exchange at crossings, for which the parts leave the launch
+constexpr bool ON_RANKS = true;
+#else
+constexpr bool ON_RANKS = false;
+#endif
+constexpr i32 OWN_VALUES = ON_RANKS ? 2 : 1;     // the bits that follow; on ranks, which crossing it is
 enum : u64 { PART_FAILED = 1, PART_STOPS = 2 };  // an item of the part has failed; the part stops
 
 // A word of this part that other parts write, or of another part.
@@ -63,7 +72,7 @@ MORPH_FN u64 or_of_parts(const Published& w, i32 word) {
 
 // By the master: whether this part has seen a request to stop, at the latest at this barrier.
 template <class R> MORPH_FN bool wants_stop(const R& t) {
-    if constexpr (TARGET_GPU) return t.stop || sees_stop<R>(t.sense);
+    if constexpr (TARGET_GPU) return t.stop || sees_stop(t);
     else return stops(t);
 }
 // By the master: all threads of this part stop at this barrier.  On a GPU the release reads the word.
@@ -71,10 +80,20 @@ template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
     store(a.parts + PARTS_STOPPED, 1);
     if constexpr (!TARGET_GPU) set_stop(t);
 }
-// Publishes `count` words of this part and waits for all parts; returns the bits of all of them.  Not inlined: a unit has
-// many crossings.
+// Whether the launch leaves at a crossing, or, at its begin, has left at one.
+template <class A> MORPH_FN bool left_at_crossing(const A& a) { return ON_RANKS && load(a.parts + PARTS_LEFT); }
+// Publishes `count` words of this part and waits for all parts, or leaves; returns the bits of all of them.  Not inlined: a
+// unit has many crossings.
 template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* w, i32 count) {
     const i32 parts = part_count(a), own = part_number(a);
+    if constexpr (ON_RANKS) {
+        u64* sent = (u64*)load_fixed(a.parts + PARTS_SENT);
+        for (i32 i = 0; i < count; i++) set_system(sent + 1 + i, w[i]);
+        fence_system();
+        set_system(sent, u64(crossing));
+        store(a.parts + PARTS_LEFT, 1);
+        return PART_STOPS;
+    }
     for (i32 k = 0; k < parts; k++) {
         u64* to = published_in(mailbox(a, k), crossing, own);
         for (i32 i = 0; i < count; i++) set_system(to + i, w[i]);
@@ -92,21 +111,34 @@ template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* 
     return stop ? u64(PART_STOPS) : or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 0);
 }
 // By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
-// all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case.
+// all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case, or
+// the launch leaves.
 template <class A, class R, class F, class G>
-MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 count, const F& publish, const G& combine) {
-    const i64 stopped = load(a.parts + PARTS_STOPPED), crossing = load(a.parts + PARTS_CROSSINGS) + 1;
+MORPH_FN bool cross(const A& a, const R& t, i32 step, bool failed, i32 count, const F& publish, const G& combine) {
+    const i64 stopped = load(a.parts + PARTS_STOPPED), error = load(a.parts + PARTS_ERROR);
+    const bool resumed = left_at_crossing(a);
+    const i64 crossing = load(a.parts + PARTS_CROSSINGS) + !resumed;
     if (stopped) return true;
-    store(a.parts + PARTS_CROSSINGS, crossing);
-    u64 w[MOST_WORDS];
-    w[0] = (failed ? PART_FAILED : 0) | (wants_stop(t) ? PART_STOPS : 0);
-    publish(w + OWN_VALUES);
-    const u64 bits = meet(a, crossing, w, OWN_VALUES + count);
+    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0)};
+    u64 bits;
+    if (resumed) {
+        store(a.parts + PARTS_LEFT, 0);
+        bits = or_of_parts(all, 0) & PART_FAILED;  // hosts of parts that stop raise errors
+    } else {
+        store(a.parts + PARTS_CROSSINGS, crossing);
+        u64 w[MOST_WORDS];
+        w[0] = (failed ? PART_FAILED : 0) | (wants_stop(t) || error ? PART_STOPS : 0);
+        if constexpr (ON_RANKS) w[1] = step;
+        publish(w + OWN_VALUES);
+        bits = meet(a, crossing, w, OWN_VALUES + count);
+    }
     if (bits & PART_STOPS) stop_part(a, t);
     if (bits) return true;
-    combine(Published{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0) + OWN_VALUES});
+    combine(Published{all.parts, all.first + OWN_VALUES});
     return false;
 }
+// At the end of a launch: another one may follow.
+template <class A> MORPH_FN void end_parts(const A& a) { store(a.parts + PARTS_STOPPED, 0); }
 
 // --- values of which every part has a copy --------------------------------------------------------
 
@@ -312,7 +344,7 @@ template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// If there are fewer mirrors than words of marks, all are sent, and no marks are read.  If at least
+// If there are fewer mirrors than words of marks, or the host sends rows, all are sent, and no marks are read.  If at least
 // half of a warp's words have marks, it sends the rows of all its words, which is faster than word by word.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
@@ -323,7 +355,7 @@ MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 pe
     u64* words = (u64*)load_fixed(a.parts + marks);
     const i32* begin = (const i32*)load_fixed(a.parts + marks + 1);
     const i64 groups = (r[ROUTE_OWNED] + GROUP - 1) / GROUP;
-    if (r[ROUTE_SENT_BOUNDS + r.parts] <= groups) return spread_column<SIZE>(a, t, column, route, peers);
+    if (r[ROUTE_SENT_BOUNDS + r.parts] <= groups || ON_RANKS) return spread_column<SIZE>(a, t, column, route, peers);
     const i32 lane = lane_id();
     for (i64 g = t.thread; g - lane < groups; g += t.threads) {
         const u64 word = g < groups ? load(words + g) : 0;
@@ -596,7 +628,8 @@ template <class G> MORPH_FN i64 row_of(const G& ids, i64 id, i64 first, i64 last
     }
     return first < end && i64(ids.get(first)) == id ? first : -1;
 }
-// Replaces the global ids of points in a column of an inbox by local ids; -1 stays.  All threads; a crossing follows.
+// Replaces the global ids of points in a column of an inbox by local ids; -1 stays.  All threads; a barrier follows.  If
+// the part has no copy of a point, the program stops at the next crossing.
 template <i32 SIZE, class A, class R, class C, class G>
 MORPH_FN void localise_points(const A& a, R& t, i64* inbox_meta, const C& column, const G& global_ids, i32 route) {
     const Route r(a, route);
@@ -608,15 +641,7 @@ MORPH_FN void localise_points(const A& a, R& t, i64* inbox_meta, const C& column
         i64 row = row_of(global_ids, id, 0, r[ROUTE_OWNED]);
         for (i32 k = 0; k < r.parts && row < 0; k++)
             row = row_of(global_ids, id, r[ROUTE_MIRRORS + k], r[ROUTE_MIRRORS + k + 1]);
-        if (row < 0) store(a.parts + PARTS_ERROR, 1 + id);
+        if (row < 0) store(a.parts + PARTS_ERROR, 1 + id), row = 0;
         store(place, i32(row));
     }
-}
-// By the master at that crossing: all parts stop if one has no copy of a point.
-template <class A, class R> MORPH_FN bool cross_localised(const A& a, R& t) {
-    auto error = [&](u64* w) { w[0] = load(a.parts + PARTS_ERROR) != 0; };
-    bool lost = false;
-    bool stop = cross(a, t, false, 1, error, [&](const Published& w) { lost = or_of_parts(w, 0); });
-    if (lost) stop_part(a, t);
-    return stop || lost;
 }

@@ -315,14 +315,12 @@ class PartitionedGraph:
 
     def why_by_steps(self) -> str:
         """Say why programs run launch by launch; empty if all parts execute them together."""
-        devices = self.devices
-        if len(self.here) < len(devices):
-            return "parts lie in other processes"
+        devices = [self.devices[k] for k in self.here]
         if self.recorder is not None:
             return "a checkpoint records single launches"
         if self.changes:
             return "the graph has changed since it was divided"
-        if len(devices) > MOST_PARTS:
+        if len(self.devices) > MOST_PARTS:
             return f"there are more than {MOST_PARTS} parts"
         if any(d.interprets for d in devices):
             return "a part is interpreted"

@@ -7,7 +7,7 @@ grows the stores there and starts all again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -41,10 +41,19 @@ def has_one_row(x: Any) -> bool:
     return isinstance(x, Table) and x.name not in DIVIDED and len(x) == 1
 
 
+def _capacity(x: Any) -> int:
+    return int(x.capacity)
+
+
 class PersistentProgram(LaunchOfAllParts):
     """A program on the parts of a graph, each of which executes it in one launch.
 
     The references to the graph and its objects are weak.
+
+    Attributes
+    ----------
+    team : int
+        Maximum of threads of a part on a CPU.
 
     Parameters
     ----------
@@ -64,6 +73,8 @@ class PersistentProgram(LaunchOfAllParts):
         If the parts cannot execute the program together.
     """
 
+    team = 1
+
     def __init__(
         self, graph: PartitionedGraph, what: Launchable, program: PartitionedProgram,
         objects: Mapping[str, Any],
@@ -75,8 +86,9 @@ class PersistentProgram(LaunchOfAllParts):
         shared = shared_by(graph)
         self._graph, self.program, self.sizes = ref(graph), program, sizes
         self.objects = [ref(x) for x in objects.values()]
+        self.numbers = [*graph.here]
         launches = []
-        for k, (compiled, slots) in enumerate(parts):
+        for k, (compiled, slots) in zip(graph.here, parts, strict=True):
             for box in program.boxes:
                 table = graph.local(k).tables[box.table.rpartition(".")[2]]
                 most = max(x.share(table.name).mirrors for x in graph.parts if x is not None)
@@ -164,18 +176,21 @@ class PersistentProgram(LaunchOfAllParts):
         """Bring objects and argument blocks up to date."""
         if not all([p._current() for p in self.launches]):
             self.valid = False
-        for box in () if self.valid else self.program.boxes:
-            inboxes = self._objects(box.inbox)
-            most = max(x.capacity for x in inboxes)
-            for x in inboxes:  # see `_match_capacities`
+        fits = self.valid and len(graph.here) == len(graph.devices)  # ranks may differ: all gather
+        inboxes = [] if fits else [box.inbox for box in self.program.boxes]
+        asked: list[tuple[str, Callable[[Any], int]]] = [(slot, _capacity) for slot in inboxes]
+        asked += [(slot, len) for slot in self.program.collections]
+        found = iter(self._of_all(graph, asked))
+        for slot in inboxes:
+            most = max(next(found))
+            for x in self._objects(slot):  # see `_match_capacities`
                 if x.capacity < most:
                     x.resize(most)
         for c in self.program.spreads:
             if self._table(graph, c[0])._refresh(c[1], self.program.bounds.get(c, "")):
                 self._synchronize()  # before a kernel of one part writes into others
         for slot in self.program.collections:
-            lists = self._objects(slot)
-            count = sum(map(len, lists))
+            lists, count = self._objects(slot), sum(next(found))
             for x in () if self.valid else lists:
                 x.expect_growth()
             for x in lists:
@@ -186,6 +201,15 @@ class PersistentProgram(LaunchOfAllParts):
             if not p._current():
                 p._renew()
                 self.valid = False
+
+    def _of_all(
+        self, graph: PartitionedGraph, asked: Sequence[tuple[str, Callable[[Any], int]]]
+    ) -> list[tuple[int, ...]]:
+        """A number of the object in a slot, of each part, for each slot and function."""
+        if not asked:
+            return []
+        own = zip(*([value(x) for x in self._objects(slot)] for slot, value in asked), strict=True)
+        return [*zip(*graph.transport.gather(dict(zip(graph.here, own, strict=True))), strict=True)]
 
     def _table(self, graph: PartitionedGraph, slot: str) -> Any:
         return graph.tables[self.names[slot]]
@@ -211,7 +235,7 @@ class PersistentProgram(LaunchOfAllParts):
         """Launch on all parts until all items of all parts have run."""
         most = get_num_threads()
         for p, numbers in zip(self.launches, values, strict=True):
-            p._prepare(numbers, 1, most)
+            p._prepare(numbers, self.team, most)
         if not self.valid:
             self._clear_marks()
             self._write(graph)
@@ -220,17 +244,17 @@ class PersistentProgram(LaunchOfAllParts):
             found = self._execute(graph.behind)
             self._refuse_lost()
             full = [bool(status[Status.FAILED]) for status in found]
-            if not any(full):
+            if not self._has_failed(full):
                 break
             errors: dict[int, BaseException | None] = dict.fromkeys(graph.here)
-            for k, p in enumerate(self.launches):
+            for k, p, is_full in zip(graph.here, self.launches, full, strict=True):
                 try:
-                    p._resume(1, most, full[k])
+                    p._resume(self.team, most, is_full)
                 except Exception as error:
                     error.add_note(f"on part {k}{NUMBERED}")
                     errors[k] = error
             raise_together(graph.transport, errors)
-            self._match_capacities()
+            self._match_capacities(graph)
             self._write(graph)
         self._count_steps(graph, found[0])
         for p, status in zip(self.launches, found, strict=True):
@@ -244,23 +268,28 @@ class PersistentProgram(LaunchOfAllParts):
         graph._steps += (crossings - self.crossings) // 2
         self.crossings = crossings
 
-    def _match_capacities(self) -> None:
+    def _has_failed(self, full: Sequence[bool]) -> bool:
+        """Whether items of any part are to be executed again; ``full``: of each part here."""
+        return any(full)
+
+    def _match_capacities(self, graph: PartitionedGraph) -> None:
         """Grow the lists of all parts as those that were full: others will be full soon.
 
         A sender computes a place in an inbox from the capacity of its own one, so these are equal.
         """
-        for slot in (*self.program.collections, *(box.inbox for box in self.program.boxes)):
-            capacities = [x.capacity for x in self._objects(slot)]
-            for p, capacity in zip(self.launches, capacities, strict=True):
-                if capacity < max(capacities):
-                    p._match_capacity(slot, max(capacities))
+        slots = (*self.program.collections, *(box.inbox for box in self.program.boxes))
+        capacities = self._of_all(graph, [(slot, _capacity) for slot in slots])
+        for slot, most in zip(slots, map(max, capacities), strict=True):
+            for p, x in zip(self.launches, self._objects(slot), strict=True):
+                if x.capacity < most:
+                    p._match_capacity(slot, most)
                     p._fill(running=True)
 
     def _refuse_lost(self) -> None:
         """Raise an error if a part has received a point of which it has no copy."""
         for k, p in enumerate(self.launches if self.localises else ()):
             if lost := int(p.device.to_host(self.arrays[k][Parts.ERROR :][:1])[0]):
-                raise no_copy(k, lost - 1)
+                raise no_copy(self.numbers[k], lost - 1)
 
     # --- addresses of the other parts -------------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from morph.compiler.ir.layout import MOST_PARTS
 from morph.compiler.passes.partitioned_program import NeedsSteps, PartitionedProgram, derive_program
 from morph.language.bundles import flat
 from morph.language.errors import LanguageError
@@ -12,6 +15,7 @@ from morph.launch.slots import Slots
 from morph.partition.graph import PartitionedGraph
 from morph.partition.objects import Call, LaunchOnParts, derived_unit, of_part, owners_of, sizes_of
 from morph.partition.persistent import PersistentProgram, has_one_row
+from morph.partition.program_on_ranks import ProgramOnRanks
 from morph.partition.replicated import TableOfParts
 
 
@@ -23,8 +27,8 @@ class BySteps(LaunchOnParts):
     why : str
         The reason.
     lasting : bool
-        Whether the reason holds for all later calls on the graph (its parts are in several
-        processes); otherwise a later call tries one launch of each part again.
+        Whether the reason holds for all later calls on the graph; otherwise a later call tries one
+        launch of each part again.
     """
 
     def __init__(self, why: str, lasting: bool = False) -> None:
@@ -48,7 +52,7 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
             raise NeedsSteps("each part has rows of its own in a table")
     except NeedsSteps as why:
         lookup.accept(call.what, of_part(call.args, graph.here[0]))
-        return BySteps(str(why), len(graph.here) < len(graph.devices))
+        return BySteps(str(why), len(graph.devices) > MOST_PARTS)
     try:
         found = [_derived_program(k, graph, call) for k in graph.here]
         program = found[0][0]
@@ -57,7 +61,8 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
         objects = owners_of(graph.here[0], graph, call, found[0][2])
         sizes = [sizes_of(k, graph, program.hidden) for k in graph.here]
         parts = [(compiled, slots) for _, compiled, slots in found]
-        return PersistentProgram(graph, call.what, program, objects, parts, sizes)
+        made = ProgramOnRanks if program.unit.ranks else PersistentProgram
+        return made(graph, call.what, program, objects, parts, sizes)
     except NeedsSteps as why:
         return BySteps(str(why))
 
@@ -70,20 +75,21 @@ def _derived_program(
         Request(call.what, None, of_part(call.args, k), None, graph.local(k).device)
     )
     graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
+    on_ranks = len(graph.here) < len(graph.devices)
     one = frozenset(slot for slot, x in slots.objects.items() if has_one_row(x))
-    programs = _programs.setdefault(compiled, {})
-    if one not in programs:
+    programs, key = _programs.setdefault(compiled, {}), (one, on_ranks)
+    if key not in programs:
         try:
-            program = derive_program(compiled.unit, graphs, one)
-            programs[one] = program, derived_unit(compiled, program.unit, program.hidden, call)
+            program = derive_program(replace(compiled.unit, ranks=on_ranks), graphs, one)
+            programs[key] = program, derived_unit(compiled, program.unit, program.hidden, call)
         except (NeedsSteps, LanguageError) as error:
-            programs[one] = getattr(error, "problem", str(error))
-    known = programs[one]
+            programs[key] = getattr(error, "problem", str(error))
+    known = programs[key]
     if isinstance(known, str):
         raise NeedsSteps(known)
     return *known, slots
 
 
-# by the unit on one device, and by the tables that have one row
-_Known = dict[frozenset[str], tuple[PartitionedProgram, Compiled] | str]
+# by the unit on one device, by the tables that have one row, and whether the parts are on ranks
+_Known = dict[tuple[frozenset[str], bool], tuple[PartitionedProgram, Compiled] | str]
 _programs: WeakMap[Compiled, _Known] = WeakMap()

@@ -24,9 +24,9 @@ import numpy as np
 
 from morph.partition.parts import HostArray
 from morph.partition.transport import Arrays, Header, PartError, refuse_different
-from morph.runtime.arrays import to_host
+from morph.runtime.arrays import is_host, to_host
 from morph.runtime.cuda.nccl import Nccl, connect, gpu_of
-from morph.runtime.device import Device
+from morph.runtime.device import Array, Device
 
 VERSION = 4  # of the messages between ranks
 REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
@@ -38,6 +38,7 @@ REDUCTIONS = {"add": "SUM", "min": "MIN", "max": "MAX", "or": "BOR", "and": "BAN
 END = "the end of the script"
 _yield = getattr(os, "sched_yield", partial(time.sleep, 0))
 Result = TypeVar("Result")
+Moved = Sequence[tuple[int, Array]]  # with the number of the other part
 
 
 class Ranks:
@@ -130,6 +131,37 @@ class Ranks:
             for _ in range(self.size)
         ]
 
+    def move(self, sent: Moved, received: Moved, gpus: Sequence[int], here: Device) -> None:
+        """Send arrays to other parts, and set arrays to those that other parts send.
+
+        The ranks agree on order, lengths and types, so nothing describes these.
+
+        Parameters
+        ----------
+        sent, received : sequence of (int, array)
+            The other part, and the array on the device ``here``; none is empty.
+        gpus : tuple of int
+            Of each part, as in `header`.
+        """
+        self._operations.wait(lambda: self._move(sent, received, gpus, here))
+
+    def _move(self, sent: Moved, received: Moved, gpus: Sequence[int], here: Device) -> None:
+        if all(gpus) and (nccl := self._operations.nccl(tuple(gpus), here)) is not None:
+            nccl.move(sent, received)
+            return
+        requests, copies = [], []
+        for k, a in received:
+            place = a if is_host(a) and a.flags.c_contiguous else np.empty(a.shape, a.dtype)
+            requests.append(self.comm.Irecv(_bytes(place), k))
+            if place is not a:
+                copies.append((a, place))
+        requests += [self.comm.Isend(_bytes(to_host(a)), k) for k, a in sent]
+        for request in requests:
+            _complete(request)
+        with here.active():
+            for a, place in copies:
+                a[...] = here.asarray(place)
+
     def all_reduce(self, array: HostArray, op: str) -> None:
         """Combine arrays of one shape and type of all ranks, in place; ``op`` as in `Routes`."""
         self._operations.wait(lambda: self._all_reduce(array, op))
@@ -160,6 +192,11 @@ def _complete(request: Any) -> None:
     except BaseException:  # of a signal handler: MPI may still write to the arrays
         request.Wait()
         raise
+
+
+def _bytes(a: HostArray) -> HostArray:
+    """View an array as bytes: MPI lacks some types of NumPy."""
+    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
 
 
 def _joined(pieces: list[HostArray]) -> HostArray:

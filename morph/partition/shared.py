@@ -28,6 +28,8 @@ class Shared:
     ----------
     devices : sequence of Device
         Of each part.
+    here : range
+        The parts of this process.
 
     Attributes
     ----------
@@ -35,8 +37,8 @@ class Shared:
         Whether a launch is running, and whether the latest one has not ended, or by an error.
     """
 
-    def __init__(self, devices: Sequence[Any]) -> None:
-        self._devices = devices
+    def __init__(self, devices: Sequence[Any], here: range) -> None:
+        self._devices = {k: devices[k] for k in here}
         self._routes: dict[str, np.ndarray[Any, Any]] = {}
         self._arrays: list[Any] = []  # whose addresses routes have
         self._marked: dict[str, list[Any]] = {}
@@ -66,17 +68,21 @@ class Shared:
                 x.make_equal()
 
     @cached_property
-    def memories(self) -> list[Scratch]:
-        """Of each part: parts on a CPU execute a program at the same time, so each has its own.
+    def memories(self) -> dict[int, Scratch]:
+        """Of each part of this process: several on a CPU execute a program at the same time.
 
         Raises
         ------
         NeedsSteps
             If a part cannot access the memory of another.
         """
-        if not all(d.reach(other) for d in self._devices for other in self._devices):
+        devices = self._devices.values()
+        if not all(d.reach(other) for d in devices for other in devices):
             raise NeedsSteps("a part cannot access the memory of another")
-        return [Scratch(d) if d.on_host else scratch(d) for d in self._devices]
+        apart = len(devices) > 1
+        return {
+            k: Scratch(d) if d.on_host and apart else scratch(d) for k, d in self._devices.items()
+        }
 
     def box(
         self, k: int, table: Table, slot: str, columns: Sequence[Column], capacity: int = 0
@@ -92,36 +98,41 @@ class Shared:
         return self._boxes[key]
 
     def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
-        """The words of `Route` of a table, a row for each part."""
+        """The words of `Route` of a table, a row for each part of this process.
+
+        If the parts lie in several processes, rows for others go to an array in the order of those
+        sent, so the first mirror in each part is the first of these.
+        """
         if name not in self._routes:
             table, count = graph.tables[name], len(graph.devices)
-            shares = [table._share(k) for k in range(count)]
-            found = np.zeros((count, Route.WORDS), np.int64)
+            here, found = graph.here, np.zeros((len(graph.here), Route.WORDS), np.int64)
             rows = table._routes.sent
-            homes = graph.transport.exchange({j: [[a] for a in own] for j, own in rows.items()})
-            for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
-                own, mirrored = rows[k], [a for (a,) in homes[k]]
+            homes = graph.transport.exchange({k: [[a] for a in rows[k]] for k in here})
+            for row, (k, device) in zip(found, self._devices.items(), strict=True):
+                share, own = table._share(k), rows[k]
+                mirrored = [device.asarray(a) for (a,) in homes[k]]
                 with device.active():
                     sent, home = map(device.xp.concatenate, (own, mirrored))
                 self._arrays += [sent, home]
-                row, sizes = found[k], [0, *(a.size for a in own)]
                 row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
                 row[Route.OWNED] = share.owned
-                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum(sizes)
-                first = [holder.owned + int(holder.mirrors_of[k]) for holder in shares]
+                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum([0, *(a.size for a in own)])
+                first = row[Route.SENT_BOUNDS :][:count].tolist()
+                if len(here) == count:
+                    first = [x.owned + int(x.mirrors_of[k]) for x in map(table._share, here)]
                 row[Route.FIRST_MIRROR :][:count] = first
                 row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
             self._routes[name] = found
         return self._routes[name]
 
     def marked(self, graph: PartitionedGraph, name: str) -> list[Any]:
-        """For each part, where the rows of each mark begin among those sent, by receiving part.
+        """For each part here, where the rows of each mark begin among those sent, by receiver.
 
         Words of 8 marks are whole, and an end follows: see `PartsLayout.marks`.
         """
         if name not in self._marked:
             table, found = graph.tables[name], []
-            for k, device in enumerate(graph.devices):
+            for k, device in self._devices.items():
                 own, xp = table._routes.sent[k], device.xp
                 starts = accumulate((a.size for a in own), initial=0)
                 with device.active():
@@ -170,4 +181,4 @@ _known: WeakMap[PartitionedGraph, Shared] = WeakMap()
 def shared_by(graph: PartitionedGraph) -> Shared:
     """Return the state shared by the launches on a graph."""
     found = _known.get(graph)
-    return _known.setdefault(graph, Shared(graph.devices)) if found is None else found
+    return _known.setdefault(graph, Shared(graph.devices, graph.here)) if found is None else found

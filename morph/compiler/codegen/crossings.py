@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from morph.compiler.codegen.emission import Emission
+from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
 from morph.compiler.ir.layout import MESSAGE_WORDS
@@ -12,14 +13,24 @@ OPERATIONS = {
     "add": "Plus", "min": "Min", "max": "Max", "or": "Or", "and": "And", "sum": "Sum",
     "set": "Put", "first": "First",
 }  # fmt: skip
-STOPS = "if (stops(t)) return;"  # after each crossing, at which all parts agree on it
 RELEASE = "    release_barrier<true>(a, t);"  # of a barrier with a crossing
+
+
+def stops(s: StepPlan) -> list[str]:
+    """After each crossing: the parts agree to stop, or leave, and resume there."""
+    return [f"if (stops(t)) {{ t.step = {s.number}; return; }}", "t.crossed = false;"]
 
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
     """The crossing at a step's barrier: `failed` becomes true if it is true on any part."""
     sent, received, totals = _agreement(e, s)
-    return _crossing("failed = ", "failed", len(sent), sent, received + totals)
+    result = "failed = ON_RANKS ? failed : " if is_fence(s) else "failed = "
+    return _crossing(s, result, len(sent), sent, received + totals)
+
+
+def is_fence(s: StepPlan) -> bool:
+    """Whether the parts exchange nothing at the crossing: stores into other parts end there."""
+    return isinstance(s.node, ir.Exchange) and not s.node.spreads or bool(s.agree and s.agree.fence)
 
 
 def _agreement(e: Emission, s: StepPlan, first: int = 0) -> tuple[list[str], ...]:
@@ -45,11 +56,12 @@ def _agreement(e: Emission, s: StepPlan, first: int = 0) -> tuple[list[str], ...
 
 
 def _crossing(
-    result: str, failed: str, number: int | str, sent: list[str], received: list[str]
+    s: StepPlan, result: str, number: int | str, sent: list[str], received: list[str]
 ) -> list[str]:
     publish = ["[&](u64* w) {", *(f"    {x}" for x in sent), "},"]
     combine = ["[&](const Published& w) {", *(f"    {x}" for x in received), "});"]
-    return [f"{result}cross(a, t, {failed}, {number}, {publish[0]}", *publish[1:-1],
+    step = abi.crossing(*map(int, s.name.split("_")))
+    return [f"{result}cross(a, t, {step}, failed, {number}, {publish[0]}", *publish[1:-1],
             f"}}, {combine[0]}", *combine[1:]]  # fmt: skip
 
 
@@ -59,12 +71,18 @@ def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
         case ir.FillMirrors(mirrors=mirrors):
             return [*(f"fill_mirrors<{_mirrors(e, m)});" for m in mirrors), "barrier(a, t);"]
         case ir.Exchange() as node:
-            return [*_exchange(e, node), f"end{s.name}(a, t);", STOPS, *_set_mirrors(e, node)]
+            return [*_unless_crossed(s, _exchange(e, node)), *_set_mirrors(e, node)]
         case ir.Combine() as node:
-            return [_combine(e, node), f"end{s.name}(a, t);", STOPS]
+            return _unless_crossed(s, [_combine(e, node)])
         case ir.Deliver() as node:
             return _deliver(e, s, node)
     raise AssertionError(s.node)
+
+
+def _unless_crossed(s: StepPlan, lines: list[str]) -> list[str]:
+    """Statements before a crossing, and the crossing, at which a launch may resume."""
+    before = ["if (!t.crossed) {", *(f"    {x}" for x in lines), "}"] if lines else []
+    return [*before, f"end{s.name}(a, t);", *stops(s)]
 
 
 def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
@@ -116,7 +134,7 @@ def _combine(e: Emission, node: ir.Combine) -> str:
 
 
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
-    """The crossings of a delivery: the messages with their counts, localised points."""
+    """The crossing of a delivery: the messages with their counts."""
     inbox = f"{e.names.base(node.inbox)}_meta"
     lists, cleared, quiet = list[str](), list[str](), list[str]()
     for slot in s.sizes:
@@ -134,7 +152,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         *lists,
         f"bool full = false, quiet = false, failed = {failed};",
         *_crossing(
-            "failed = ", "failed", MESSAGE_WORDS + len(sent),
+            s, "failed = ", MESSAGE_WORDS + len(sent),
             ["publish_message_counts(a, w);", *sent],
             [f"full = receive_messages(a, w, {inbox}, {e.names.index[node.inbox]});",
              "quiet = is_quiet(w);", *received, *quiet],
@@ -142,14 +160,10 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         "store(a.parts + PARTS_QUIET, quiet);",
         "broadcast(t, failed || full || quiet);",
     ]  # fmt: skip
-    ends = {"end": counted}
-    if node.points:
-        ends["localised"] = ["broadcast(t, cross_localised(a, t));"]
-    for name, lines in ends.items():
-        inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);"]
-        e.put("", f"MORPH_FN void {name}{s.name}(const Args& a, Run& t) {{")
-        named = {*s.sizes, *(s.receiver.clears if s.receiver else ())} if lines is counted else ()
-        e.put(*e.with_permutation([*inner, "    }"], "t", named), RELEASE, "}")
+    inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in counted), "        rewind(a);"]
+    e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
+    named = {*s.sizes, *(s.receiver.clears if s.receiver else ())}
+    e.put(*e.with_permutation([*inner, "    }"], "t", named), RELEASE, "}")
 
 
 def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
@@ -179,12 +193,10 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
                 f"localise_points<{max(c.size, 1)}>({at}, {ids}, {parts.routes[node.ids.slot]});"
             )
     if node.points:
-        lines += [f"localised{s.name}(a, t);", STOPS]
+        lines.append("barrier(a, t);")
     resumed = s.sender or s
     return [
-        f"push_messages({push});",
-        f"end{s.name}(a, t);",
-        STOPS,
+        *_unless_crossed(s, [f"push_messages({push});"]),
         "t.quiet = t.broadcast_value && load(a.parts + PARTS_QUIET);",
         "if (t.broadcast_value && !t.quiet) {",
         *(["    t.launch++;  // that of the step"] if s.sender and e.plan.locks else []),

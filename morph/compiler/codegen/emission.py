@@ -131,6 +131,7 @@ class Emission:
         """
         assert isinstance(step.node, ir.Foreach)
         run = self.step_call("each", step.node, made).removesuffix(")")
+        run = f"if (!t.crossed) {run}" if step.agree else run  # see `_foreach`
         return [
             "for (bool listed = false;; listed = true) {",
             f"    {run}, listed);",

@@ -27,19 +27,19 @@ def files() -> list[Path]:
 
 @cache
 def prelude(
-    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False,
+    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: int = 0,
     groups: bool = False, warps: bool = False, single_block: bool = False, many_loops: bool = False,
 ) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
     An additional header is included for a unit that is ``checked``, that ``rebuilds`` adjacency,
-    that all ``parts`` of a graph execute together, that has shared arrays (``groups``), or whose
-    items ``warps`` execute.  A unit for a ``single_block`` of a GPU, or with ``many_loops`` that
-    its threads share, has less code.
+    that all ``parts`` of a graph execute together (1: in one process, 2: on ranks), that has shared
+    arrays (``groups``), or whose items ``warps`` execute.  A unit for a ``single_block`` of a GPU,
+    or with ``many_loops`` that its threads share, has less code.
     In a ``wide`` unit a table has 2^31 rows or more.
     """
     texts = {h.stem: h.read_text() for h in files()}
-    texts["layout"] = layout.header(checked, rebuilds, parts)
+    texts["layout"] = layout.header(checked, rebuilds, bool(parts))
     texts["target"] = TARGETS.format(**texts)
     found = [texts[Path(h).name] for h in HEADERS]
     if checked:
@@ -48,6 +48,8 @@ def prelude(
         found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
     if parts:
         found = ["#define MORPH_PARTS", *found, texts["parts"]]
+    if parts == 2:
+        found = ["#define MORPH_RANKS", *found]
     if groups:
         found.append(texts["group"])
     if warps:

@@ -13,10 +13,10 @@ from operator import or_
 
 from morph.compiler.codegen.crossings import (
     RELEASE,
-    STOPS,
     agreement,
     crossing_steps,
     deliver_ends,
+    stops,
 )
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.slot_cache import close_gaps
@@ -86,13 +86,15 @@ def _end(e: Emission, s: StepPlan) -> None:
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, actions = publish_lines(e, s, failed)
     crosses = bool(s.agree) or isinstance(s.node, ir.Exchange | ir.Combine)
+    actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
+    broadcasts = ["broadcast(t, failed);"] if crosses or (s.can_fail and not s.waits) else []
+    actions += [] if crosses else broadcasts
+    actions += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if crosses:
         lines += [] if failed else ["bool failed = false;"]
-        actions = [*agreement(e, s), *actions]
-    actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
-    broadcasts = crosses or (s.can_fail and not s.waits)
-    actions += ["broadcast(t, failed);"] if broadcasts else []
-    actions += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
+        rest = [f"    {x}" for x in actions]
+        rest = ["if (!left_at_crossing(a)) {", *rest, "}"] if rest else []
+        actions = [*agreement(e, s), *broadcasts, *rest]
     if s.lists_rows and s.sharing:  # listed rows come first; then this barrier again
         actions = ["} else {", *(f"    {x}" for x in actions)] if actions else []
         waits = s.can_fail and s.sharing.loop.batched
@@ -207,6 +209,9 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
         for k, (p, n) in enumerate(zip(parts, nodes, strict=True)):
             b.put(f"Step{p.name} s{p.name} = {e.step_args(n)};")
             made[k] = f"s{p.name}"
+    if s.agree:  # a launch that has left at the crossing resumes there
+        b.put("if (!t.crossed) {")
+        b.depth += 1
     if guard:
         b.put(guard)
     b.put(f"if ({_leaves(e, parts, nodes, made)}) {{")
@@ -214,6 +219,9 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
     b.put("    return;")
     b.put("}")
     if s.lists_rows:  # sections make no list
+        if s.agree:
+            b.depth -= 1
+            b.put("}")
         waits = "t.broadcast_value && has_high_degree_list(a)"
         for line in e.runs_listed(s, made[0], f"end{s.name}(a, t);", waits):
             b.put(line)
@@ -222,8 +230,11 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
             if k:
                 b.put(f"t.section = {k};")
             b.put(e.runs(p, x))
-    if s.sections > 1:
-        b.put("t.section = 0;")
+        if s.sections > 1:
+            b.put("t.section = 0;")
+        if s.agree:
+            b.depth -= 1
+            b.put("}")
     _finish(b, s)
     for slot in s.rebuilds:
         b.put(f"rebuild_adjacency(a, t, a.{e.names.prefix[slot]}_rebuild);")
@@ -252,7 +263,8 @@ def _finish(b: Body, s: StepPlan) -> None:
         ends = s.publishes or s.by_master
         b.put(f"end{s.name}(a, t);" if ends else "barrier(a, t);")
     if s.agree:
-        b.put(STOPS)
+        for line in stops(s):
+            b.put(line)
     if s.can_fail and not s.waits:
         b.put("if (t.broadcast_value) {")
         b.put(f"    t.step = {s.number}, t.replay = true;")
@@ -299,6 +311,8 @@ def _publish(e: Emission) -> None:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
     crossings = "u32(load(a.parts + PARTS_CROSSINGS))" if e.parts else "0"
     e.put(f"    report(a, {'t.round' if e.plan.claims else crossings});")
+    if e.parts:
+        e.put("    end_parts(a);")
     for f in e.plan.flags:
         e.put(f"    rest_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
     if e.plan.claims:

@@ -130,6 +130,8 @@ def _run(e: Emission) -> None:
             e.put("    u32 iterations = 0;  // of loops without a barrier")
         if any(s.answers for block in plan.blocks for s in block.steps):
             e.put("    bool quiet = false;  // no part has sent messages")
+        if e.parts:
+            e.put("    bool crossed;  // the launch resumes at a crossing, at which it has left")
         if plan.sections > 1:
             e.put(f"    static constexpr i32 SECTIONS = {plan.sections};", "    i32 section = 0;")
     e.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
@@ -148,6 +150,8 @@ def _run(e: Emission) -> None:
         for i, (n, t) in enumerate(u.state):
             e.put(f"            {names.member(n)} = {e.from_state(i, t)};")
         e.put("        }")
+    if e.parts:
+        e.put("        crossed = left_at_crossing(a);")
     if plan.claims:
         e.put("        round = u32(load(a.status + ROUND));")
     e.put("    }", "};")

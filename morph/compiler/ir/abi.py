@@ -172,6 +172,11 @@ class PartsLayout:
     size: int
 
 
+def crossing(block: int, step: int) -> int:
+    """The number that a part publishes at the crossing of a step."""
+    return block << 16 | step
+
+
 def parts_of(unit: ir.Unit) -> PartsLayout | None:
     """The layout of the array of a part, if all parts of a graph execute the unit together."""
     nodes = list(ir.walk(unit.blocks))

@@ -81,7 +81,7 @@ class Rebuild(IntEnum):
 
 MARKED_ROWS = 8  # rows that share a mark, a byte
 MOST_PARTS = 8  # maximum of parts, on one host, that execute a program together
-MOST_WORDS = 48  # maximum of words that a part sends at a crossing: one of parts.h, then others
+MOST_WORDS = 48  # maximum of words that a part sends at a crossing: two of parts.h, then others
 MESSAGE_WORDS = MOST_PARTS + 1  # of these at a delivery: counts of messages, and the largest
 
 
@@ -95,8 +95,12 @@ class Parts(IntEnum):
     NUMBER = 1  # index of this part
     CROSSINGS = 2  # number of crossings so far
     ERROR = 3  # 0, or 1 + the global id of a point of which this part has no copy
+    LEFT = 4  # whether the launch has left at a crossing, whose words the hosts exchange
     STOPPED = 5  # whether all parts leave the program; written by the last thread at a barrier
     QUIET = 6  # whether no part has sent messages at the latest delivery
+    # If the parts lie in several processes, and launches leave at crossings: the address of the
+    # number of the latest one, and of the words that the part sends there.
+    SENT = 7
     MAILBOXES = 8  # address of the mailbox of each part, which receives the words of crossings
     COUNTS = 16  # number of messages from this part to each part
     ENDS = 24  # by sender, the number of messages in the inbox from it and the parts before it

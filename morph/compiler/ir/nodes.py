@@ -659,10 +659,13 @@ class Agree(Node):
     """Makes the barrier of the preceding ``Foreach`` a crossing, a barrier of all parts.
 
     A flag that one part has raised is raised on all parts, and totals are combined.  After a
-    `Deliver` it takes effect at its first crossing; totals only if there are no messages.
+    `Deliver` it takes effect at its crossing; totals only if there are no messages.
+
+    ``fence``: the parts agree on nothing; stores into other parts follow.
     """
     flags: tuple[str, ...]
     totals: tuple[Total, ...]
+    fence: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrors(Node):
@@ -712,10 +715,10 @@ class Deliver(Node):
     """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
 
     ``points`` are columns of global ids, which are converted to local ids by the column ``ids`` of
-    the points.  There is a crossing, and a second one with ``points``.  At the first crossing the
-    parts agree whether the preceding ``Foreach`` has failed on a part, and whether there are
-    messages: if not, they skip the next ``Foreach``, which executes them.  If there is a ``bound``,
-    only messages are sent whose column ``offered`` is not worse than that column of the mirror.
+    the points.  At a crossing the parts agree whether the preceding ``Foreach`` has failed on a
+    part, and whether there are messages: if not, they skip the next ``Foreach``, which executes
+    them.  If there is a ``bound``, only messages are sent whose column ``offered`` is not worse
+    than that column of the mirror.
     """
     synchronises = True
     arguments = "messages"
@@ -768,3 +771,4 @@ class Unit(Node):
     checked: bool = False  # every access is checked; see `sites`
     made: tuple[str, ...] = ()  # slots of scalars that the program creates, one row each
     single_block: bool = False  # one block of a GPU, or one CPU thread, executes it
+    ranks: bool = False  # of a program on parts: these lie in several processes

@@ -66,7 +66,7 @@ class Outline:
 
     name: str
     entry: str
-    prelude: tuple[bool, ...]
+    prelude: tuple[int, ...]
     stores: tuple[Store, ...]
     graphs: tuple[GraphInfo, ...]
     made: tuple[str, ...]

@@ -18,9 +18,9 @@ RESULT = "result_"  # the variable that a program returns
 MANY = 4  # shared loops from which on a unit has less code, see `MORPH_MANY_LOOPS`
 
 
-def prelude_options(unit: ir.Unit) -> tuple[bool, ...]:
+def prelude_options(unit: ir.Unit) -> tuple[int, ...]:
     """Return the arguments of `prelude` for a unit: which headers precede its text."""
-    wide, parts = any(s.wide for s in unit.stores), bool(abi.parts_of(unit))
+    wide, parts = any(s.wide for s in unit.stores), (1 + unit.ranks) * bool(abi.parts_of(unit))
     groups, warps = widest_group(unit) > 0, bool(kernels_by_warp(unit))
     many = len(shared_loops(unit)) >= MANY
     rebuilds = bool(abi.rebuilt(unit))

@@ -28,7 +28,7 @@ from morph.language.types import I32, I64, Column, Handle, Object
 
 # expressions that have, until the program's variables change, the same value in all threads
 UNVARYING = ir.Const | ir.Var | ir.Cast | ir.Unary | ir.Binary
-OWN_VALUES = 1  # words of a part at each crossing: whether it failed, whether it stops (parts.h)
+OWN_VALUES = 2  # words of a part at each crossing, on ranks: see parts.h
 
 
 class NeedsSteps(Exception):
@@ -247,9 +247,10 @@ class _Program:
             yield ir.Agree(flags=p.flags, totals=totals, pos=s.pos)
             return
         waits = bool(p.messages) and not combines  # the parts agree at the first delivery
-        exchanges = totals or p.flags or combines or spreads
-        if not waits and (exchanges or _needs_agreement(p.unit)):
-            yield ir.Agree(flags=p.flags, totals=() if p.messages else totals, pos=s.pos)
+        agrees = totals or p.flags or combines or _needs_agreement(p.unit)
+        if not waits and (agrees or spreads):
+            first = () if p.messages else totals
+            yield ir.Agree(flags=p.flags, totals=first, fence=not agrees, pos=s.pos)
         if p.messages and combines:  # owners must have the values before they execute messages
             yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
             combines = ()
@@ -271,6 +272,8 @@ class _Program:
 
         It is an expression of the program, with the same value in all parts.
         """
+        if unit.ranks:  # no part writes to memory of another
+            return None
         (step,) = unit.blocks[0].steps
         assert isinstance(step, ir.Foreach)
         kernel = next(f for f in unit.funcs if f.name == step.kernel)

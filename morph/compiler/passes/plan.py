@@ -660,7 +660,8 @@ class _Planner:
         }
         found |= self._deliveries(found)
         found |= {k: _with_sections(found, k) for k, s in found.items() if s.sections > 1}
-        can_resume = [k for k, s in found.items() if s.can_fail or isinstance(s.node, ir.Foreach)]
+        leaves = ir.Foreach | ir.Exchange | ir.Combine
+        can_resume = [k for k, s in found.items() if s.can_fail or isinstance(s.node, leaves)]
         uniform = steps.uniform(replace(self.unit, blocks=(block,)))
         domains = {s.slot for s in block.steps if isinstance(s, ir.Foreach)}
         permutations = self.unit.permutations

@@ -12,6 +12,8 @@ from typing import Any
 from morph.runtime.arrays import import_cupy, is_host
 from morph.runtime.device import Array, Device, device_of
 
+Moved = Sequence[tuple[int, Array]]  # with the number of the other rank
+
 
 def gpu_of(messages: Sequence[Sequence[Array]]) -> Device | None:
     """The GPU with all arrays of messages; None if there is none."""
@@ -90,6 +92,29 @@ class Nccl:
 
     def __init__(self, comm: Any, gpu: Device) -> None:
         self.comm, self.gpu = comm, gpu
+
+    def move(self, sent: Moved, received: Moved) -> None:
+        """Send arrays to other ranks, and set arrays to those that other ranks send.
+
+        Parameters
+        ----------
+        sent, received : sequence of (int, array)
+            The other rank, and the array; those of one rank in the order of the other one.
+        """
+        gpu, nccl = self.gpu, _nccl()
+        with gpu.active():
+            outgoing = [(k, gpu.xp.ascontiguousarray(a)) for k, a in sent]
+            incoming = [(k, gpu.xp.ascontiguousarray(a)) for k, a in received]
+            kind, stream = nccl.NCCL_UINT8, import_cupy().cuda.get_current_stream().ptr
+            nccl.groupStart()
+            for k, a in outgoing:
+                self.comm.send(gpu.pointer(a), a.nbytes, kind, k, stream)
+            for k, a in incoming:
+                self.comm.recv(gpu.pointer(a), a.nbytes, kind, k, stream)
+            nccl.groupEnd()
+            for (_, target), (_, a) in zip(received, incoming, strict=True):
+                if a is not target:
+                    target[...] = a
 
     def exchange(self, sent: Sequence[Sequence[Array]], sizes: Any) -> list[Sequence[Array]]:
         """Send arrays to each rank, and receive arrays of the same types from each.
