@@ -69,7 +69,7 @@ class Shared:
 
     @cached_property
     def memories(self) -> dict[int, Scratch]:
-        """Of each part of this process: several on a CPU execute a program at the same time.
+        """The memory of each part of this process; several on a CPU run at the same time.
 
         Raises
         ------
