@@ -1,8 +1,8 @@
 """Programs on MPI ranks: one launch of each part, which leaves at each crossing and resumes there.
 
 The part stores what it sends into memory of its own, to which its routes refer (`Route` in
-``kernels/schedule/parts.h``).  At a crossing the ranks exchange the words of all parts, and then, by
-the number of the crossing, rows of mirrors or messages.
+``kernels/schedule/parts.h``).  At a crossing the ranks exchange the words of all parts, and then,
+by the number of the crossing, rows of mirrors or messages.
 """
 
 from __future__ import annotations
