@@ -120,8 +120,8 @@ MORPH_HOT void SlotCache::flush() {
     *this = SlotCache();
 }
 
-// For all items of a batch that will allocate exactly what they demand: `kept` is the sum of the demands, then `at` and
-// `end` are the slots for them, which leaves no gaps.  So tables, too, have such slots.
+// For a batch of items that allocate exactly what they demand: `kept` is the sum of the demands, and the slots from `at`
+// to `end` are allocated for it.  No slot remains unused, so this serves tables, too, whose gaps are not closed.
 MORPH_HOT void SlotCache::demand(i64* of, i64 n) {
     meta = of;
     if (n > 0) kept += n;

@@ -1,7 +1,7 @@
 """The prelude of units as a precompiled header: g++ then takes two thirds of the time at -O0.
 
 At -O0 the functions of the prelude that are no templates are in an object, with which units are
-linked: g++ compiles them once, not for each unit, which takes two thirds of the remaining time.
+linked: g++ compiles them once, not for each unit, so a unit takes two thirds of the time again.
 What does not compile that way, or cannot be loaded, is compiled as it is for users.
 """
 
@@ -37,7 +37,7 @@ COMPUTING = re.compile(r"\(morph_propagate\)")
 STATIC = re.compile(
     r"^(#define MORPH_(?:LOOP|COLD|OUTLINED) .*?\bstatic\b|static(?= [^;=]*\{$))", re.MULTILINE
 )
-# what tells whether a function is a template, and the words with which those of the prelude begin
+# tokens that show whether a function is a template, and those that begin a function of the prelude
 TOKENS = re.compile(
     r'//.*|"(?:\\.|[^"\\\n])*"|^[ \t]*#(?:.*\\\n)*.*'
     r"|template\s*<|[{};]|\bMORPH_(?:FN|HOT|COLD|CALL)\b|^static\b(?=[^(=;]*(\(?))",

@@ -48,8 +48,8 @@ template <class Op, class T> MORPH_FN T change_element(Op, T& place, Value<T> x)
     if (is_shared(place)) return fetch_untested(Op(), &place, x);
     return fetch(Op(), NonAtomic<T>{&place}, T(x));
 }
-// Shared memory has no fast 64-bit addition, so the halves are added one after the other.  Of several threads none may
-// use the result.
+// Shared memory has no fast 64-bit addition, so the halves are added one after the other.  If several
+// threads add, none may use the result.
 template <class T> MORPH_FN T change_element(Plus, T& place, Value<T> x) {
     if constexpr (sizeof(T) == 8) {
         if (is_shared(place)) {

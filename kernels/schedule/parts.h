@@ -255,14 +255,14 @@ MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, 
     send_column<SIZE>(a, t.thread, t.threads, column, route, peers);
 }
 
-// If all values that a step has written to a column are equal, a part sends a bit for each of its rows: whether it has
-// this value.  Other rows have not changed; those that had the value before have it at their mirrors.  Bits are received
-// apart from the column, which other parts may still read in the same step, and the mirrors are set after the crossing.
-// A part may send the next bits while another one still reads these, so they have two places in turn: at crossings with
-// even and odd numbers.
+// If all values that a step has written to a column are equal, a part sends a bit for each of its rows: whether the row
+// has this value.  Rows without the bit have not changed; mirrors of rows that had the value before do not change.  Bits
+// are received apart from the column, which other parts may still read in the same step; mirrors are set after the
+// crossing.  A part may send the next bits while another one still reads these, so bits are double-buffered: one buffer
+// for crossings with even numbers, one for those with odd numbers.
 //
-// Each sender has `EQUAL_WIDTH` words in each place of a receiver, which has as many words for which rows of the sender it
-// mirrors, and for the mirror of the first of these rows from that word on.
+// In each buffer of a receiver a sender has `EQUAL_WIDTH` words of 32 rows.  For each of these words the receiver knows
+// which of its rows it mirrors, and the first of their mirrors, which are consecutive.
 constexpr i32 WORDS_AT_ONCE = 8;
 template <class A> MORPH_FN u32* bits_in(const A& a, i32 bits, i64 crossing, i32 part) {
     return (u32*)load_fixed(a.parts + bits + EQUAL_PLACES + (crossing & 1) * MOST_PARTS + part);

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from morph.data.protocols import TableLike
 from morph.data.versions import renew
 
-set_attribute = object.__setattr__  # `Store.__setattr__`, which is slower, is for columns
+set_attribute = object.__setattr__  # without the slower `Store.__setattr__`, which handles columns
 
 
 class State(NamedTuple):

@@ -60,8 +60,8 @@ def streams(
     """Divide ``m`` draws into parts with one stream each.
 
     Yields the size of a part, and the streams of up to ``most`` consecutive parts of this size; for
-    several parts their states, which are faster to compute.  Of ``share = k, n`` the k-th of n
-    equal shares of the parts.
+    several parts their states, which are faster to compute.  With ``share = (k, n)`` only the
+    k-th of n equal shares of the parts.
     """
     (k, n), (parts, rest) = share, divmod(m, part)
     begin, stop = parts * k // n, parts * (k + 1) // n

@@ -471,11 +471,11 @@ class _Groups:
     own : range
         The sources.
     groups : int
-        How many are wanted.
+        The wanted number of groups.
     most : int
-        An upper bound of the number of keys, if the points have equally many.
+        An upper bound of the number of keys, if the points have equal degrees.
     is_bound : bool
-        Whether it is one for any graph.
+        Whether ``most`` is an upper bound for any graph.
 
     Attributes
     ----------

@@ -14,16 +14,16 @@ NONE: tuple[None, list[Flatten]] = None, []
 
 
 class KeptLaunches:
-    """Launches of programs, for calls in which only numbers of the arguments differ.
+    """Launches of programs, for calls that differ only in numbers among their arguments.
 
-    A call does not look its launch up, on one device or on parts.
+    Such a call needs no look-up of its launch, on one device or on parts.
     """
 
     def __init__(self) -> None:
         self._launches: dict[Program, tuple[Any, list[Flatten]]] = {}
 
     def run(self, program: Program, *args: Any) -> Any:
-        """Call a program, with the objects of its first call."""
+        """Call a program; objects among the arguments must be those of its first call."""
         launch, flatten = self._launches.pop(program, NONE)
         if launch is not None and not is_checked() and launch.fits():
             given = args
@@ -38,7 +38,7 @@ class KeptLaunches:
         return result
 
     def _keep(self, program: Program, args: tuple[Any, ...]) -> None:
-        """Keep the launch of a program, unless its calls run launch by launch."""
+        """Keep the launch of a program, unless it executes as several launches."""
         launch = None if is_checked() else launch_for(program, None, args, None)[0]
         if launch is None:
             return

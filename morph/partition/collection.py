@@ -34,7 +34,7 @@ class PartitionedCollection(OnParts):
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             if isinstance(capacity := own.get("capacity"), int) and len(table):
-                rows = len(table.local(k))  # of a list of all rows a part has its own
+                rows = len(table.local(k))  # capacity for all rows: for those of the part
                 own["capacity"] = min(capacity, rows * max(capacity, len(table)) // len(table))
             self._copies[k] = Collection(table.local(k), **own)
         self.graph.register(self)

@@ -1,8 +1,8 @@
 """Programs on MPI ranks: one launch of each part, which leaves at each crossing and resumes there.
 
-The part stores what it sends into memory of its own (`Routes` in ``kernels/schedule/parts.h`` lead
-there); at a crossing the ranks exchange the words of all parts, and then, by the number of the
-crossing, rows of mirrors or messages.
+The part stores what it sends into memory of its own, to which its routes refer (`Route` in
+``kernels/schedule/parts.h``).  At a crossing the ranks exchange the words of all parts, and then,
+by the number of the crossing, rows of mirrors or messages.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ProgramOnRanks(PersistentProgram):
         return self.words[1:].tobytes()
 
     def _cross(self, graph: PartitionedGraph, words: Any) -> None:
-        """Give the words of all parts to this one; exchange what the crossing is for."""
+        """Write the words of all parts to the mailbox; exchange rows or messages of a crossing."""
         first = MOST_PARTS * (MAILBOX_LINE + self.crossing % 2 * MOST_WORDS)
         self.device.put((self.mailboxes[0][first : first + words.size], words.reshape(-1)))
         heads = words[:, :OWN_VALUES].tolist()
@@ -166,7 +166,7 @@ class ProgramOnRanks(PersistentProgram):
         inbox = self._objects(box.inbox)[0]
         region = inbox.capacity // len(graph.devices)
         np.fill_diagonal(counts := counts.copy(), 0)
-        if counts.max() > region or not counts.any():  # then all inboxes grow; there are none
+        if counts.max() > region or not counts.any():  # all inboxes grow first, or are empty
             return None
         names = [name for slot, name in self.layout.peers if slot == box.inbox]
 

@@ -69,7 +69,7 @@ class Shared:
 
     @cached_property
     def memories(self) -> dict[int, Scratch]:
-        """Of each part of this process: several on a CPU execute a program at the same time.
+        """The memory of each part of this process; several on a CPU run at the same time.
 
         Raises
         ------
@@ -146,9 +146,9 @@ class Shared:
         return self._marked[name]
 
     def mirrored(self, graph: PartitionedGraph, name: str) -> list[tuple[Any, Any]]:
-        """For each part, which rows of each part it mirrors: see `Equal`.
+        """For each part the arrays `Equal.MIRRORED` and `Equal.FIRST`: which rows it mirrors.
 
-        Arrays with the same number of words of 32 rows for each part.
+        They have the same number of words, of 32 rows each, for every sender.
         """
         if name not in self._mirrored:
             table, count, found = graph.tables[name], len(graph.devices), []

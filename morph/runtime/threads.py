@@ -142,7 +142,7 @@ def _work(queue: SimpleQueue[Call]) -> None:
 
 
 def in_background(function: Callable[..., Any], *args: Any) -> Callable[[], Any]:
-    """Call a function in another thread; returns one that waits for its result, or its error."""
+    """Call a function in another thread; return a function that waits for its result or error."""
     calls: list[Call] = []
     found: list[Any] = []
     start(calls, lambda: found.append(function(*args)))

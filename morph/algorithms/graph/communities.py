@@ -2,9 +2,9 @@
 
 All sums are integers and thus independent of the order: weights are scaled by a power of 2 such
 that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
-with linear probing and a load factor of at most one half.  It is a shared array of the item for up
-to `MANY` arcs, of a size for each class of degrees: on a GPU a thread executes the item, a warp or
-a block.  The tables of other vertices are in memory, two slots for each of their arcs.
+with linear probing and a load factor of at most one half.  Up to `MANY` arcs the table is in shared
+arrays, and on a GPU a thread, a warp or a block executes the vertex, depending on its degree.  The
+tables of other vertices are in memory, two slots for each of their arcs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Pairs(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A graph of communities' vertices, with both arcs of each pair, for moves between labels.
+    """A graph with both arcs of each pair, and what moves between communities need.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def add_arc(a):
 
 @kernel
 def tabulate(p, slots):
-    """Add the weights of a vertex's arcs by the labels of their targets, as `add_label`."""
+    """Add the weights of a vertex's arcs by the labels of their targets, in a table in memory."""
     first, size = p.first, i64(2) * p.out_degree
     for a in p.outedges:
         label = a.dst.label
@@ -91,9 +91,9 @@ def tabulate(p, slots):
 
 @func
 def add_label(keys, sums, slots, label, weight):
-    """Add a weight in a table of ``slots`` places in shared arrays; a key is a label + 1.
+    """Add a weight to a hash table of ``slots`` slots in shared arrays; a key is a label + 1.
 
-    The few labels of a small table are next to each other, without hashing.
+    A small table is filled from its first slot on, without hashing.
     """
     at = i64(0) if len(keys) <= 2 * FEW else i64(u32(label) * u32(GOLDEN)) * slots >> 32
     held = atomic_cas(keys[at], 0, label + 1)
@@ -121,7 +121,7 @@ def has_many(p):
 
 @func
 def has_most(p):
-    """Whether a vertex is active, and its hash table in memory."""
+    """Whether a vertex is active, and has its hash table in memory."""
     return p.active and p.out_degree > MANY
 
 
@@ -134,7 +134,7 @@ def defer(p, then, round):
 
 @func
 def order_of(seed, label):
-    """Return a number by which labels are in a random order, and whose low bits are the label."""
+    """Return a key that orders labels at random, and whose low bits are the label."""
     return i64(random_u32(seed, label) >> 1) << 32 | i64(label)
 
 

@@ -4,10 +4,10 @@ Vertices move to the neighbouring community with the largest gain of modularity 
 Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  All
 moves of a round are selected from the communities before the round, by a hash table per vertex
 (like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
-vertices that are evaluated, the others wait for the next round.  A vertex is evaluated again if it
-or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the
-modularity is rolled back, and halves the fraction; a level ends after `HALVINGS` rounds of too
-little gain, so every run terminates.
+fraction of the vertices that is evaluated; the others are enqueued for the next round.  A vertex is
+evaluated again if it or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that
+does not increase the modularity is rolled back, and halves the fraction; a level ends after
+`HALVINGS` rounds of too little gain, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
@@ -78,7 +78,7 @@ from morph.runtime.device import Device
 ALL = 2**32  # the fraction of evaluated vertices is in units of 1 / ALL
 HALVINGS = 2
 GAIN = 1e-5  # least gain of modularity of a round
-ITERATION_GAIN = 1e-4  # and of an iteration over all levels
+ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
@@ -197,14 +197,14 @@ def undo(p, g):
 
 @kernel
 def add_change(p, found, round, sign):
-    """Add to the weight of arcs within communities what a move has changed, times ``sign``."""
+    """Add the change of the weight within communities by a move, times ``sign``."""
     change = i64(0)
     for a in p.outedges:
         t = a.dst
         moved = t.moved == round
         before = t.before if moved else t.label
         gained = i64(t.label == p.label) - i64(before == p.before)
-        change += gained * a.weight if moved else 2 * gained * a.weight  # else it is the only mover
+        change += gained * a.weight if moved else 2 * gained * a.weight  # else both arcs
     if change != 0:
         atomic_add(found.inside, sign * change)
 

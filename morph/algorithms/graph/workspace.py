@@ -98,7 +98,7 @@ class InitialWrites:
 
 
 class Objects(list[Any]):
-    """The objects of a workspace, with what is made of them once: bundles, and launches."""
+    """The objects of a workspace, and the bundles and launches that are made of them once."""
 
     def __init__(self, made: Iterable[Any]) -> None:
         super().__init__(made)
@@ -106,7 +106,7 @@ class Objects(list[Any]):
         self.run = KeptLaunches().run
 
     def once(self, make: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of the first call of a function, for equal arguments in all calls."""
+        """Return ``make(*args)``, evaluated at the first call; later arguments must be equal."""
         if make not in self._made:
             self._made[make] = make(*args)
         return self._made[make]

@@ -107,7 +107,7 @@ def parameters_of(
     area = float(extent.prod()) / len(mesh.triangles)
     reach = 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9))
     floor = float(extent.max() * 2.0**-128) ** 2  # fourth powers of lengths are numbers
-    unit = float(max(abs(low).max(), abs(high).max())) * DIGITS  # of the largest coordinate
+    unit = float(max(abs(low).max(), abs(high).max())) * DIGITS  # last place
     columns: dict[str, Any] = {
         "cos2": cos2,
         "proven": max(cos2, math.cos(math.radians(PROVEN_ANGLE)) ** 2),

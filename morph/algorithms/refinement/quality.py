@@ -160,8 +160,8 @@ def bucket_of(a, b, c, max_area, params):
     """The bucket of the triangle abc if it misses a limit of angle or size, or BUCKETS if not.
 
     EXCUSED if it misses a limit, but cannot be improved.  `is_narrow` and `is_flat` are called only
-    where the coordinates' precision may matter: ``params.resolution`` is no less than the square of
-    what they call a unit.
+    where rounding of the coordinates may matter: ``params.resolution`` is at least the square of
+    the rounding unit in them.
     """
     ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
     lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)

@@ -421,13 +421,13 @@ class Search:
         return cls(formula, host, (work.to_host(begins), work.to_host(codes)))
 
 
-Tables = Callable[[], Search]  # waits for the tables of a formula for one thread of the host
+Tables = Callable[[], Search]  # waits for tables that another thread builds, and returns them
 
 
 def tables_in_background(formula: Formula, where: Device) -> Tables | None:
-    """Let another thread of the host make tables while ``where``, a GPU, decimates.
+    """Begin to build tables of local search in another thread while the GPU ``where`` decimates.
 
-    Not those of a formula that takes longer than a decimation, and not without an idle core.
+    Returns None if this would take longer than the decimation, or no other thread is available.
     """
     few = formula.literals.size <= BACKGROUND
     if not few or where.on_host or available_threads() < 2:
@@ -498,7 +498,7 @@ def local_search(
     progress: Any = None,
     tables: Tables | None = None,
 ) -> Walk:
-    """Do as `walksat`, with checked limits; ``tables`` are those of the formula, if they exist."""
+    """Search like `walksat`, with checked limits; ``tables``: `tables_in_background`, if begun."""
     n, empty = formula.variables, count_true(np.diff(formula.offsets) == 0)
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time

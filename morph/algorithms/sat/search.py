@@ -164,7 +164,7 @@ class Search(Reporter):
         self.max_rounds = 0 if self.settings.method == "search" else self.settings.max_rounds
         self.found = call.found
         self.unsatisfied, self.attempts = formula.clauses + 1, 0
-        self.tables: Tables | None = None  # of all clauses, for local search
+        self.tables: Tables | None = None  # of all clauses, for local search on the host
 
     def solve(self, end: float) -> tuple[str, str]:
         """Try the methods in turn until ``end``, or resume doing so; return status and reason."""

@@ -17,7 +17,7 @@ RELEASE = "    release_barrier<true>(a, t);"  # of a barrier with a crossing
 
 
 def stops(s: StepPlan) -> list[str]:
-    """After each crossing: the parts agree to stop, or leave, and resume there."""
+    """The statements after a crossing, at which all parts stop, or leave and resume later."""
     return [f"if (stops(t)) {{ t.step = {s.number}; return; }}", "t.crossed = false;"]
 
 
@@ -29,7 +29,7 @@ def agreement(e: Emission, s: StepPlan) -> list[str]:
 
 
 def is_fence(s: StepPlan) -> bool:
-    """Whether the parts exchange nothing at the crossing: stores into other parts end there."""
+    """Whether a crossing only orders stores into other parts: no words are exchanged."""
     return isinstance(s.node, ir.Exchange) and not s.node.spreads or bool(s.agree and s.agree.fence)
 
 

@@ -87,14 +87,14 @@ def _end(e: Emission, s: StepPlan) -> None:
     lines, actions = publish_lines(e, s, failed)
     crosses = bool(s.agree) or isinstance(s.node, ir.Exchange | ir.Combine)
     actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
-    tells = ["broadcast(t, failed);"] if crosses or (s.can_fail and not s.waits) else []
-    actions += [] if crosses else tells
+    broadcasts = ["broadcast(t, failed);"] if crosses or (s.can_fail and not s.waits) else []
+    actions += [] if crosses else broadcasts
     actions += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if crosses:
         lines += [] if failed else ["bool failed = false;"]
         rest = [f"    {x}" for x in actions]
         rest = ["if (!left_at_crossing(a)) {", *rest, "}"] if rest else []
-        actions = [*agreement(e, s), *tells, *rest]
+        actions = [*agreement(e, s), *broadcasts, *rest]
     if s.lists_rows and s.sharing:  # listed rows come first; then this barrier again
         actions = ["} else {", *(f"    {x}" for x in actions)] if actions else []
         waits = s.can_fail and s.sharing.loop.batched

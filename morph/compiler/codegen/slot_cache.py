@@ -31,7 +31,7 @@ def slot_caches(e: Emission) -> None:
 
 
 class Demand(Body):
-    """The reservation of an item as a demand on the slots of its batch."""
+    """Prints the reservation of an item as a demand that is added to that of its batch."""
 
     def _stmt_reserve(self, s: ir.Reserve) -> None:
         for n in s.needs:
@@ -40,7 +40,7 @@ class Demand(Body):
 
 
 def batch_slots(e: Emission) -> None:
-    """The slots of all stores in which a batch of items that claim may allocate together."""
+    """The struct by which a thread allocates together for all items of a batch of claims."""
     plans = [x for f in e.plan.functions.values() if f.exact for x in f.exact]
     slots = sorted({n.slot for x in plans for n in ir.find(x.body, ir.Need)})
     if not slots:
@@ -71,7 +71,7 @@ def demands(e: Emission, f: FunctionPlan) -> None:
 
 
 def demand_member(f: FunctionPlan, name: str, args: str) -> list[str]:
-    """Members of a step whose items allocate in batches."""
+    """Members of a step whose claiming items allocate together."""
     if not f.exact:
         return []
     given = f"_demand(a, it, it.row{args}, batch)"

@@ -128,8 +128,8 @@ class Equal(IntEnum):
     """Words for a column of which parts send a bit for each row, see `send_equal` in parts.h."""
 
     WIDTH = 0  # words of bits from each sender
-    MIRRORED = 1  # address: by sender, a bit for each of its rows that this part mirrors (u32)
-    FIRST = 2  # address: for each of these words, the mirror of the first such row from it on (i32)
+    MIRRORED = 1  # address: for each sender, the bits of its rows that this part mirrors (u32)
+    FIRST = 2  # address: for each of these words, the mirror of its first mirrored row (i32)
     PLACES = 3  # addresses of received bits: of each part at even crossings, then at odd ones
     WORDS = PLACES + 2 * MOST_PARTS
 

@@ -671,8 +671,8 @@ class Agree(Node):
 class Mirrors(Node):
     """A column of points or edges at the mirrors of a part, and the combining operation or "".
 
-    ``marked``: only the rows of `Mark`, and rows that share their marks, are sent.  ``value``: all
-    values that the step has written are equal to this one: a bit for each row is sent.
+    ``marked``: only the rows of `Mark`, and rows that share their marks, are sent.  ``value``: the
+    only value that the step writes; a bit is sent for each row, whether it has this value.
     """
     arguments = "column"
     slot: str

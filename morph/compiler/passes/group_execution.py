@@ -145,7 +145,7 @@ class _LoopDivision:
     def _arrays_are_independent(self, s: ir.Stmt, facts: LoopFacts) -> bool:
         """Whether each array is only read, or only changed by one operation in any order.
 
-        As with columns, iterations may use the result of ``cas`` at elements of their own choice.
+        As with columns, iterations may use the result of ``cas`` at an index that depends on them.
         """
         nodes = list(ir.walk(s))
         evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}

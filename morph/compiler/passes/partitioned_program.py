@@ -268,9 +268,9 @@ class _Program:
             yield ir.Exchange(combines=combines, spreads=spreads, pos=s.pos)
 
     def _value(self, unit: ir.Unit, c: tuple[str, str]) -> ir.Expr | None:
-        """The value that the step of a derived unit writes to a column, if all of them are equal.
+        """The value that the step of a derived unit writes to a column; None if values may differ.
 
-        Then it is an expression of the program.
+        It is an expression of the program, with the same value in all parts.
         """
         if unit.ranks:  # no part writes to memory of another
             return None
@@ -462,9 +462,9 @@ class _Program:
 
 
 def _joined(steps: Iterable[Any]) -> tuple[Any, ...]:
-    """Let statements of one thread end with the assignments after them.
+    """Append assignments to the statements of one thread before them.
 
-    These keep totals of before a step: where all threads read totals, a barrier precedes the step.
+    They save the totals from before a step.  If all threads read these, a barrier would precede it.
     """
     found = list[Any]()
     for s in steps:

@@ -69,11 +69,11 @@ def _allocates_exactly(
     body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str],
     reached: Mapping[str, tuple[ir.Func, ...]],
 ) -> bool:  # fmt: skip
-    """Whether a body begins with a reservation, and then makes each row of it in any case."""
+    """Whether a body begins with a reservation, and then always allocates each of its rows."""
     if not isinstance(body[0], ir.Reserve):
         return False
     made = [e.slot for _, e in allocations(body[1:], stores, consecutive)]
-    for s in body[1 + len(made) :]:  # a later number of consecutive rows may have changed
+    for s in body[1 + len(made) :]:  # the count of later `new_rows` may have changed
         single = allocations((s,), stores, consecutive)
         made += [e.slot for _, e in single if not isinstance(e, ir.NewRows)]
     nodes = list(ir.walk(body))

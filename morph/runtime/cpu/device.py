@@ -18,15 +18,15 @@ from morph.runtime.device import Device
 from morph.runtime.threads import in_threads
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
-WRITE_BY_THREADS, WRITTEN_AT_ONCE = 1 << 22, 1 << 18  # bytes
-REDUCED_AT_ONCE, REDUCED_BY_THREADS = 1 << 15, 32  # rows; parts of so many
+WRITE_BY_THREADS, WRITTEN_AT_ONCE = 1 << 22, 1 << 18  # bytes: threads write from so many; of a part
+REDUCED_AT_ONCE, REDUCED_BY_THREADS = 1 << 15, 32  # rows of a part; parts for several threads
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
 _build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")
 
 
 def _extremes(array: Array) -> tuple[Any, Any]:
-    """Return the least and the largest value: of contiguous parts, in threads if there are many."""
+    """Return the least and the largest value, of large arrays by several threads."""
     if array.size <= REDUCED_AT_ONCE:  # also a single number
         array = np.ascontiguousarray(array)
         return array.min().item(), array.max().item()
@@ -107,7 +107,7 @@ class HostDevice(Device):
         return x if type(x) is np.ndarray else arrays.to_host(x)
 
     def write(self, array: Array, values: Any) -> None:
-        """Write values, in several threads if there are many: these also map new memory."""
+        """Write values, large arrays by several threads, which share page faults of new memory."""
         if array.nbytes < WRITE_BY_THREADS:
             return super().write(array, values)
         values = self.asarray(values)
