@@ -52,6 +52,11 @@ def test_strong_components(target, edges):
     check_strong(target, n, (src, dst))
 
 
+def test_strong_components_beside_loops(target):
+    """Found on an H100, where an unmerged build gave each point a component of its own."""
+    check_strong(target, 3, ([0, 0, 0, 1, 1, 1, 2], [0, 0, 0, 1, 1, 2, 1]))
+
+
 @tries(15)
 @given(st.data())
 def test_strong_components_of_chained_cycles(target, data):
