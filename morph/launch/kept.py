@@ -39,7 +39,8 @@ class KeptLaunches:
 
     def _keep(self, program: Program, args: tuple[Any, ...]) -> None:
         """Keep the launch of a program, unless it executes as several launches."""
-        launch = None if is_checked() else launch_for(program, None, args, None)[0]
+        fused = isinstance(program, Program) and not is_checked()  # not its method `eager`
+        launch = launch_for(program, None, args, None)[0] if fused else None
         if launch is None:
             return
         flatten = list[Flatten]()
