@@ -116,8 +116,8 @@ def test_graphs_that_were_changed(target, edges, data):
 
 def test_hash_tables_in_arrays_and_in_memory(target, monkeypatch):
     """Labels do not depend on the degrees up to which a vertex has its table in arrays."""
-    hub = np.zeros(99, int), np.arange(1, 100)
-    src, dst = np.concatenate([np.random.default_rng(5).integers(0, 100, (2, 150)), hub], axis=1)
+    star = np.zeros(99, int), np.arange(1, 100)
+    src, dst = np.concatenate([np.random.default_rng(5).integers(0, 100, (2, 150)), star], axis=1)
     results = []
     for few, some, many in ((8, 64, 1024), (2, 4, 8), (1, 1, 1), (1, 2, 200)):
         for module in (communities, louvain, label_propagation):

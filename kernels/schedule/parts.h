@@ -265,7 +265,7 @@ MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, 
 // which of its rows it mirrors, and the first of their mirrors, which are consecutive.
 constexpr i32 WORDS_AT_ONCE = 8;
 template <class A> MORPH_FN u32* bits_in(const A& a, i32 bits, i64 crossing, i32 part) {
-    return (u32*)load_fixed(a.parts + bits + EQUAL_PLACES + (crossing & 1) * MOST_PARTS + part);
+    return (u32*)load_fixed(a.parts + bits + EQUAL_BITS + (crossing & 1) * MOST_PARTS + part);
 }
 template <class A, class C, class V>
 MORPH_OUTLINED void pack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 route, i32 bits) {

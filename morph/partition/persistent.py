@@ -308,11 +308,11 @@ class PersistentProgram(LaunchOfAllParts):
         for (slot, column), at in layout.bits.items():
             mirrored = shared.mirrored(graph, self._objects(slot)[0].name)
             for k, (p, x) in enumerate(zip(self.launches, self.bits[slot, column], strict=True)):
-                pointer, place = p.device.pointer, at + Equal.PLACES + k
+                pointer, place = p.device.pointer, at + Equal.BITS + k
                 found[:, place] = first = pointer(x)
                 found[:, place + MOST_PARTS] = first + x.nbytes // 2
                 found[k, at + Equal.WIDTH] = x.size // (2 * len(found))
-                found[k, at + Equal.MIRRORED : at + Equal.PLACES] = [*map(pointer, mirrored[k])]
+                found[k, at + Equal.MIRRORED : at + Equal.BITS] = [*map(pointer, mirrored[k])]
         self._send(found)
 
     def _clear_marks(self) -> None:

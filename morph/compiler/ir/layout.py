@@ -130,8 +130,8 @@ class Equal(IntEnum):
     WIDTH = 0  # words of bits from each sender
     MIRRORED = 1  # address: for each sender, the bits of its rows that this part mirrors (u32)
     FIRST = 2  # address: for each of these words, the mirror of its first mirrored row (i32)
-    PLACES = 3  # addresses of received bits: of each part at even crossings, then at odd ones
-    WORDS = PLACES + 2 * MOST_PARTS
+    BITS = 3  # addresses of received bits: of each part at even crossings, then at odd ones
+    WORDS = BITS + 2 * MOST_PARTS
 
 
 class CheckWord(IntEnum):
