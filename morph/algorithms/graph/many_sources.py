@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.launch.foreach import foreach, func, kernel, program
+from morph.launch.foreach import foreach, kernel, program
 from morph.operators.bucket_queue import Visit, bucket_queue, run_in_order, run_until_empty
 from morph.prelude import atomic_cas, atomic_min, atomic_or, ctz, i32, u32, u64
 from morph.runtime.arrays import any_true
@@ -54,25 +55,6 @@ def relax_pair(entry, s, limit, near, far):
                     near.add(pair, key=d)
                 else:
                     far.add(pair, key=d)
-
-
-@func
-def is_current(entry):
-    return entry.key == entry.item.dist
-
-
-@kernel
-def check_target(pair, limit, unsettled):
-    if pair.dist > limit:
-        unsettled.set()
-
-
-@program
-def targets_settled(s, near, limit):
-    if s.targets.empty or not near.empty:
-        return False
-    foreach(s.targets, check_target, limit, s.unsettled)
-    return not s.unsettled.take()
 
 
 @program

@@ -39,13 +39,14 @@ from morph.algorithms.graph.arguments import (
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.costs import EDGES, Weights, likely_32_bits, measured
 from morph.algorithms.graph.many_sources import search_pairs
+from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import number, truth
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.ahead import compile_ahead
-from morph.launch.foreach import foreach, func, kernel, program
+from morph.launch.foreach import foreach, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
 from morph.partition.array import PartitionedArray
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
@@ -92,25 +93,6 @@ def relax(entry, s, limit, near, far):
                 near.add(t, key=d)
             else:
                 far.add(t, key=d)
-
-
-@func
-def is_current(entry):
-    return entry.key == entry.item.dist
-
-
-@kernel
-def check_target(t, limit, unsettled):
-    if t.dist > limit:
-        unsettled.set()
-
-
-@program
-def targets_settled(s, near, limit):
-    if s.targets.empty or not near.empty:
-        return False
-    foreach(s.targets, check_target, limit, s.unsettled)
-    return not s.unsettled.take()
 
 
 @program
