@@ -84,17 +84,14 @@ def _compile(
     prelude = next((x for x in _preludes() if text.startswith(x)), None) if known else None
     usable = (quick or as_users_do) and "clang" not in using.version and not background
     if prelude and usable:
-        direct, more, start = using, tuple(flags), prelude
+        direct, more = using, tuple(flags)
         if quick:
             _, last, *command = using.command
             direct = dataclasses.replace(using, command=tuple(command))  # starts no shell
             more = (*more, *WITHOUT, last)
-            start = STATIC.sub(r"\1 inline", _linked(prelude) if last == "-O0" else prelude)
-        command = (*direct.command, *more)
-        header = _header(command, DECLARED + start)
-        if "-O0" in more:
-            more = (*more, "-x", "none", str(_object(command, start)))
+        header, linked = _files((*direct.command, *more), prelude, quick)
         short = f'#include "{header}"\n{text.removeprefix(prelude)}'
+        more = (*more, *linked)
         if not _plain(direct, more, short, out, seconds):
             return ""
     return _plain(using, flags, text, out, seconds, background)
@@ -134,6 +131,16 @@ def _linked(prelude: str) -> str:
     text = "".join([*made, prelude[done:]])
     text = text.replace("#define MORPH_OF_LAUNCH static", "#define MORPH_OF_LAUNCH inline")
     return text.replace("\nInterpreter morph_interpreter;", "\nMORPH_INTERPRETER")
+
+
+@cache
+def _files(command: tuple[str, ...], prelude: str, quick: bool) -> tuple[Path, tuple[str, ...]]:
+    """Compile a prelude for a command: the header to include, and arguments for the linker."""
+    apart = command[-1] == "-O0"  # functions that are no templates are in an object
+    text = _linked(prelude) if apart else prelude
+    text = STATIC.sub(r"\1 inline", text) if quick else text
+    linked = ("-x", "none", str(_object(command, text))) if apart else ()
+    return _header(command, DECLARED + text), linked
 
 
 def _object(command: tuple[str, ...], text: str) -> Path:
