@@ -92,8 +92,11 @@ def _compile(
         header, linked = _files((*direct.command, *more), prelude, quick)
         short = f'#include "{header}"\n{text.removeprefix(prelude)}'
         more = (*more, *linked)
-        if not _plain(direct, more, short, out, seconds):
+        error = _plain(direct, more, short, out, seconds)
+        if not error:
             return ""
+        if "PCH file" in error:  # g++ has written it wrongly, and takes seconds to notice that
+            header.with_suffix(".h.gch").unlink(missing_ok=True)
     return _plain(using, flags, text, out, seconds, background)
 
 

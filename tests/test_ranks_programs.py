@@ -54,9 +54,8 @@ print("equal")
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("size", [2, 4])
-def test_programs_leave_and_resume(size):
-    assert output_of_ranks(size, HEAD + ALL) == ["equal"] * size
+def test_programs_leave_and_resume():
+    assert output_of_ranks(3, HEAD + ALL) == ["equal"] * 3
 
 
 LISTS = """
