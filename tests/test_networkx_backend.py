@@ -240,6 +240,36 @@ def test_weights_that_are_refused(kind, weight):
     assert backend.single_source_dijkstra_path_length(H, 0, weight="other") == {0: 0, 1: 1, 2: 2}
 
 
+def test_messages_name_the_argument_and_its_value():
+    H = backend.Converted(nx.path_graph(3))
+    arcs = backend.Converted(nx.path_graph(3, nx.DiGraph))
+
+    def weighted(x):
+        return backend.Converted(nx.Graph([(0, 1, {"weight": x})]))
+
+    refused = {
+        "cutoff: -1 is not a number": lambda: backend.single_source_shortest_path_length(H, 0, -1),
+        "target: .*None": lambda: backend.dijkstra_path(H, 0, None),
+        "source and target are None": lambda: backend.shortest_path(H),
+        "method: 'floyd": lambda: backend.average_shortest_path_length(H, method="floyd-warshall"),
+        "G: a DiGraph": lambda: backend.transitivity(arcs),
+        "weight: 'cost': expected None": lambda: backend.clustering(H, weight="cost"),
+        "weight: 'w': expected None": lambda: backend.betweenness_centrality(H, weight="w"),
+        "nstart: {0: 1}: expected None": lambda: backend.pagerank(H, nstart={0: 1}),
+        "dangling: {0: 1}": lambda: backend.pagerank(H, dangling={0: 1}),
+        "algorithm: 'prim'": lambda: [*backend.minimum_spanning_edges(H, "prim")],
+        "weight: -2 is negative": lambda: backend.all_pairs_dijkstra_path_length(weighted(-2)),
+        "weight: None is not": lambda: weighted(None).graph("weight"),
+        "weight: 1180591620717411303424 exceeds": lambda: weighted(2**70).graph("weight"),
+        "weight: nan is NaN": lambda: weighted(float("nan")).graph("weight"),
+        f"weight: {2**61} for each of 2 nodes": lambda: weighted(2**61).graph("weight"),
+    }
+    for match, call in refused.items():
+        with pytest.raises(NotImplementedError, match=match) as caught:
+            call()
+        assert len(str(caught.value)) <= 200
+
+
 def test_negative_weights():
     graph = nx.DiGraph()
     graph.add_weighted_edges_from([(0, 1, -2), (1, 2, 5)])

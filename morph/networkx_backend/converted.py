@@ -10,6 +10,7 @@ import numpy as np
 
 from morph.graph import Graph
 from morph.graph.interop import networkx_arcs, networkx_values
+from morph.language.messages import shown
 
 NUMBERS = {bool, int, float, np.int64, np.float64}  # types with the same sums in Python and Morph
 EXACT = 2**53  # smaller integers are exact as doubles
@@ -139,19 +140,20 @@ def exact(values: list[Any], n: int) -> Any:
         of a path may overflow.
     """
     if not set(map(type, values)) <= NUMBERS:
-        raise NotImplementedError("a weight is not a number of Python or of 64 bits")
+        other = shown(next(x for x in values if type(x) not in NUMBERS))
+        raise NotImplementedError(f"weight: {other} is not a number of Python or of 64 bits")
     found = np.asarray(values if values else np.empty(0, np.int64))
     if found.dtype == bool:
         found = found.astype(np.int64)
     if found.dtype not in (np.int64, np.float64):
-        raise NotImplementedError("a weight exceeds 64 bits")
+        raise NotImplementedError(f"weight: {shown(max(values, key=abs))} exceeds 64 bits")
     if not found.size:
         return found
     most = max(abs(found.min().item()), abs(found.max().item()))
     if found.dtype == np.float64 and not most < EXACT:  # also NaN
-        raise NotImplementedError("a weight is NaN, infinite or too large to be exact")
+        raise NotImplementedError(f"weight: {most} is NaN, infinite or too large to be exact")
     if found.dtype == np.int64 and most * n >= 2**62:
-        raise NotImplementedError("the weight of a path may exceed 64 bits")
+        raise NotImplementedError(f"weight: {most} for each of {n} nodes may exceed 64 bits")
     return found
 
 

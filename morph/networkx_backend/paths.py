@@ -17,6 +17,7 @@ from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.cycles import NegativeCycle
 from morph.algorithms.graph.sssp import sssp
+from morph.language.messages import shown
 from morph.networkx_backend.converted import Converted
 
 __all__ = [
@@ -105,7 +106,7 @@ def _cutoff(cutoff: Any) -> Any:
     if cutoff is None:
         return None
     if not isinstance(cutoff, int | float) or not cutoff >= 0:
-        raise NotImplementedError("a cutoff that is not a number from 0 on")
+        raise NotImplementedError(f"cutoff: {shown(cutoff)} is not a number from 0 on")
     return None if cutoff == float("inf") else cutoff
 
 
@@ -297,12 +298,11 @@ def all_pairs_dijkstra_path_length(
 
 def _require_nonnegative(graph: Any) -> None:
     """Reject negative weights before a generator starts, when NetworkX can still fall back."""
-    if (
-        len(graph.edges)
-        and "weight" in graph.edges.columns
-        and (graph.edges.weight.array < 0).any()
-    ):
-        raise NotImplementedError("negative weights")
+    if not len(graph.edges) or "weight" not in graph.edges.columns:
+        return
+    least = graph.edges.weight.array.min().item()
+    if least < 0:
+        raise NotImplementedError(f"weight: {least} is negative, which Morph refuses here")
 
 
 def single_source_bellman_ford(
@@ -348,7 +348,7 @@ def bellman_ford_path_length(G: Converted, source: Any, target: Any, weight: Any
 def _required(G: Converted, source: Any, target: Any, search: Any, weight: Any) -> Any:
     """Search for a required target; None is not supported as a node."""
     if target is None:
-        raise NotImplementedError("the target None")
+        raise NotImplementedError("target: Morph does not support None as a node")
     return search(G, source, target=target, weight=weight)
 
 
@@ -363,7 +363,7 @@ def _tree(G: Converted, source: Any, target: Any, weight: Any, method: str, path
     reverse = source is None
     start = target if reverse else source
     if start is None:
-        raise NotImplementedError("all pairs")
+        raise NotImplementedError("source and target are None: Morph does not compute all pairs")
     if not reverse and target is not None and (method == "unweighted" or paths):
         _ends(G, source, target)
     p = G.point(start, SOURCE_MISSING)
@@ -404,7 +404,7 @@ def average_shortest_path_length(
 ) -> float:
     """Return the mean of the distances of all ordered pairs of nodes."""
     if method not in (None, "unweighted", "dijkstra"):
-        raise NotImplementedError("other methods")
+        raise NotImplementedError(f"method: {shown(method)}: expected unweighted or dijkstra")
     n = len(G)
     if n == 0:
         raise nx.NetworkXPointlessConcept(

@@ -20,6 +20,7 @@ from morph.algorithms.graph.pagerank import pagerank as rank_points
 from morph.algorithms.graph.strong import strongly_connected_components as find_strong
 from morph.algorithms.graph.triangles import triangle_count
 from morph.graph import Graph
+from morph.language.messages import shown
 from morph.networkx_backend.converted import Converted, exact
 
 __all__ = [
@@ -151,8 +152,13 @@ def transitivity(G: Converted) -> float:
 
 
 def _require_simple(G: Converted, weight: Any = None) -> None:
-    if G.is_directed() or G.is_multigraph() or weight is not None:
-        raise NotImplementedError("only for graphs without directions, parallel edges or weights")
+    if G.is_directed() or G.is_multigraph():
+        kind = type(G.original).__name__
+        raise NotImplementedError(
+            f"G: a {kind}: expected an undirected graph without parallel edges"
+        )
+    if weight is not None:
+        raise NotImplementedError(f"weight: {shown(weight)}: expected None")
 
 
 def _triangles_and_pairs(G: Converted) -> tuple[Any, Any]:
@@ -168,14 +174,14 @@ def betweenness_centrality(
 ) -> dict[Any, float]:  # fmt: skip
     """Return the betweenness centrality of each node, without weights."""
     if weight is not None:
-        raise NotImplementedError("weights")
+        raise NotImplementedError(f"weight: {shown(weight)}: expected None")
     if len(G) == 0:
         return {}
     chosen = None
     if k is not None and k != len(G):
         chosen = [G.index[v] for v in seed.sample(list(G), k)]
         if not chosen:
-            raise NotImplementedError("no sources")
+            raise NotImplementedError(f"k: {shown(k)} gives no sources")
     found = betweenness(
         G.graph(simple=True), chosen, normalized=bool(normalized), endpoints=bool(endpoints)
     )
@@ -187,8 +193,9 @@ def pagerank(
     tol: float = 1.0e-6, nstart: Any = None, weight: Any = "weight", dangling: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
     """Return the PageRank of each node; the last iteration's L1 change is below ``n * tol``."""
-    if nstart is not None or dangling is not None:
-        raise NotImplementedError("nstart and dangling")
+    for name, value in ("nstart", nstart), ("dangling", dangling):
+        if value is not None:
+            raise NotImplementedError(f"{name}: {shown(value)}: expected None")
     n = len(G)
     if n == 0:
         return {}
@@ -217,7 +224,7 @@ def _spanning(
     Ties are broken by the order of ``G.edges``, as in NetworkX's Kruskal algorithm.
     """
     if algorithm != "kruskal":
-        raise NotImplementedError("the order of the edges is that of Kruskal's algorithm")
+        raise NotImplementedError(f"algorithm: {shown(algorithm)}: expected kruskal")
     many = G.is_multigraph()
     edges = list(G.original.edges(keys=True, data=True) if many else G.original.edges(data=True))
     values = sign * exact([e[-1].get(weight, 1) for e in edges], len(G))
