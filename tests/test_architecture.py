@@ -85,7 +85,7 @@ LAYERS = {
     "io.graph": f"{BELOW_LAUNCH} compiler.ir.layout partition updates io.text io.graph",
     "io": "io",
     "plotting": "language io.text mesh plotting",
-    "networkx_backend": "graph algorithms networkx_backend",
+    "networkx_backend": "language graph algorithms networkx_backend",
     "networkx_info": "",
     "cli": f"{PUBLIC} __version__ algorithms cli generate io plotting survey validate",
     "__main__": "cli",
