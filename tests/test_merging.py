@@ -64,6 +64,7 @@ def test_variables_that_change_in_a_loop(target):
     np.testing.assert_array_equal(host(g.points.x), [12, 12, 12])  # 2 + 4 + 6
 
 
+@pytest.mark.unchecked  # else it is run launch by launch
 def test_arguments_of_inlined_calls_are_not_copied():
     g = graph("cpu")
     add_twice(g, 3, 2)
