@@ -55,7 +55,7 @@ print("equal")
 
 @pytest.mark.mpi
 def test_programs_leave_and_resume():
-    assert output_of_ranks(3, HEAD + ALL) == ["equal"] * 3
+    assert output_of_ranks(4, HEAD + ALL) == ["equal"] * 4
 
 
 LISTS = """
