@@ -107,5 +107,5 @@ class CompileError(BuildError):
         at = f"\n  at {self.file}:{self.line}: {code.strip()}" if code else ""
         super().__init__(f"{what} for {target}{at}\n{self.log}\ngenerated text: {source}")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[CompileError], tuple[str, str, Path, str]]:
         return type(self), (self.log, self.target, self.source, self._name)
