@@ -24,7 +24,7 @@ from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, f32, f64
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, refuse_masked
 
 
 class PageRank(NamedTuple):
@@ -278,6 +278,7 @@ def _teleport_vector(graph: Graph, personalization: Any) -> Any:
         if personalization is not None:
             if isinstance(personalization, Mapping):
                 raise TypeError("personalization is an array with a value for each vertex, no dict")
+            refuse_masked(personalization, "personalization")
             jump = graph.device.asarray(personalization)
             if jump.dtype.kind not in "biuf":
                 raise TypeError(f"personalization holds {jump.dtype}: expected numbers")
