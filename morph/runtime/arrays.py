@@ -121,8 +121,9 @@ def _bytes(x: Array) -> Array:
 
 def refuse_masked(x: Any, name: str) -> None:
     """Raise an error if an array has masked values, which conversions would use as they are."""
-    if isinstance(x, np.ndarray) and type(x) is not np.ndarray and np.any(getattr(x, "mask", 0)):
-        at = ", ".join(str(axis[0]) for axis in np.nonzero(x.mask)) if x.ndim else "()"
+    mask = getattr(x, "mask", None) if isinstance(x, np.ndarray) else None
+    if mask is not None and np.any(mask):
+        at = ", ".join(str(axis[0]) for axis in np.nonzero(mask)) if x.ndim else "()"
         raise ValueError(f"{name}[{at}] is masked: fill masked values, or remove them")
 
 
