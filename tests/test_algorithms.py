@@ -191,6 +191,12 @@ def test_large_graphs_with_many_threads(device):
         (lambda g: morph.sssp(morph.Graph.from_edges([0], [1], weight=[-1.0])), "not negative"),
         (lambda g: morph.sssp(morph.Graph.from_edges([0], [1], weight=[np.nan])), "not NaN"),
         (lambda g: morph.mst(morph.Graph.from_edges([0], [1], weight=[np.nan])), "not NaN"),
+        (
+            lambda g: morph.pagerank(
+                morph.Graph.from_edges([0, 0], [1, 1], weight=[0, 5e-324]), weighted=True
+            ),
+            "doubles 0 or from 1e-290 to 1e[+]290, not 5e-324",
+        ),
         (lambda g: morph.pagerank(g, damping=2), "damping is from 0 to 1, not 2"),
         (lambda g: morph.pagerank(g, iterations=0), "must be positive"),
         (lambda g: morph.pagerank(g, dtype="i4"), "ranks are float64 or float32, not int32"),

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from targets import host
 from test_journal import changed, same
 
 import morph
-from morph import io, validate
+from morph import CheckError, LanguageError, MeshError, io, validate
+from morph.language.position import Pos
+from morph.runtime.toolchain import CompileError
 
 KINDS = {
     "copy": copy.copy,
@@ -182,6 +185,32 @@ def test_what_else_there_is(kind):
               morph.DynamicComponents(changed(False))):  # fmt: skip
         with pytest.raises(TypeError, match="follows its graph, so it cannot be copied or pickled"):
             KINDS[kind](x)
+
+
+def test_parts_say_that_they_cannot():
+    parts = morph.partition(morph.Graph.from_edges([0], [1], device="cpu"), ["cpu", "cpu"])
+    for x in (parts, parts.points, morph.Collection(parts.points)):
+        for make in KINDS.values():
+            with pytest.raises(TypeError, match="in parts cannot be copied or pickled"):
+                make(x)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CheckError("problem", Pos("a.py", 3, 4, 5), Pos("a.py", 7, 4, 5)),
+        CompileError("a.py:3: no", "cpu", Path("a.cpp"), "name"),
+        io.FormatError("a.gr", 3, "no"),
+        LanguageError("problem", Pos("a.py", 3, 4, 5), "hint"),
+        MeshError([]),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_errors_of_other_processes(error):
+    """A pool of processes that could not unpickle the error of a worker would wait forever."""
+    again = KINDS["pickle"](error)
+    assert type(again) is type(error) and str(again) == str(error)
+    assert vars(again) == vars(error)
 
 
 @morph.kernel

@@ -259,6 +259,49 @@ def test_batches_reported_late_or_of_another_graph(target):
     good(dynamic)
 
 
+VALUES = {
+    morph.DynamicSSSP: lambda x: host(x.distance).tolist(),
+    morph.DynamicBFS: lambda x: host(x.distance).tolist(),
+    morph.DynamicComponents: lambda x: host(x.label).tolist(),
+    morph.DynamicCores: lambda x: host(x.core).tolist(),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("how", ["read", "refresh"])
+@pytest.mark.parametrize("parts", [False, True])
+def test_then_reads_the_new_values_and_raises(kind, how, parts):
+    """The values of before the batch come back, though `then` has read those of after it."""
+    if parts and kind is morph.DynamicCores:
+        pytest.skip("takes no graph in parts")
+    g = morph.Graph.from_edges([0, 1, 0], [1, 2, 2], [4, 4, 9], n=5, directed=False, device="cpu")
+    x = kind(morph.partition(g, ["cpu"] * 2) if parts else g)
+    before, seen = VALUES[kind](x), []
+
+    def then(applied):
+        x.refresh() if how == "refresh" else None
+        seen.append(VALUES[kind](x))
+        raise KeyError
+
+    for change in (
+        {"inserts": ([0, 2], [3, 1], [1, 1])},
+        {"deletes": ([1, 0], [2, 1])},
+        {"deletes": ([0], [2]), "inserts": ([3, 3], [0, 2], [1, 1])},
+    ):
+        with pytest.raises(KeyError):
+            x.apply(**change, then=then)
+        assert VALUES[kind](x) == before
+        other = morph.Graph.from_edges(
+            [0, 1, 0], [1, 2, 2], [4, 4, 9], n=5, directed=False, device="cpu"
+        )
+        other.apply(**change)
+        assert seen.pop() == VALUES[kind](kind(other))
+    x.apply(inserts=([4], [2], [1]))
+    after = VALUES[kind](x)
+    x.refresh()
+    assert after == VALUES[kind](x) != before
+
+
 def test_edges_that_have_lost_an_end(target):
     src, dst = [0, 1, 0, 0], [1, 2, 2, 3]
     g = morph.Graph.from_edges(src, dst, weight=[1, 1, 9, 1], n=4, device=target)

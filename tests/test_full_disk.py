@@ -329,6 +329,13 @@ def test_the_file_is_named_in_the_error(tmp_path, monkeypatch):
     assert caught.value.filename == str(tmp_path / "no")
 
 
+def test_the_folder_is_named_if_one_of_several_files_cannot_be_written(tmp_path):
+    targets = tmp_path / "a", tmp_path / "b"
+    with pytest.raises(OSError, match="No space") as caught, files.replacing(*targets):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert str(caught.value) == f"[Errno {errno.ENOSPC}] No space left on device: '{tmp_path}'"
+
+
 def test_the_cache_keeps_nothing_that_is_not_whole(tmp_path, monkeypatch):
     from morph.runtime.toolchain import cache
 

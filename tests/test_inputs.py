@@ -339,6 +339,42 @@ def test_bad_values(ask, error, said):
     assert len(str(caught.value)) <= 200
 
 
+def masked(values):
+    return np.ma.array(values, mask=np.arange(len(values)) == 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("src", lambda g, m: morph.Graph.from_edges(masked([0, 1]), [1, 2])),
+        ("weight", lambda g, m: morph.Graph.from_edges([0, 1], [1, 2], masked([1, 2]))),
+        ("offsets", lambda g, m: morph.Graph.from_csr(masked([0, 1, 1]), [0])),
+        ("inserts.src", lambda g, m: g.apply(inserts=(masked([0, 1]), [1, 2], [1, 1]))),
+        ("updates.weight", lambda g, m: g.apply(updates=([0, 1], masked([1, 2])))),
+        ("deletes", lambda g, m: g.apply(deletes=masked([0, 1]))),
+        ("delete_points", lambda g, m: g.apply(delete_points=masked([0, 1]))),
+        ("ids", lambda g, m: g.points.delete(masked([0, 1]))),
+        ("source", lambda g, m: morph.bfs(g, masked([0, 1]))),
+        ("personalization", lambda g, m: morph.pagerank(g, personalization=masked(np.ones(5)))),
+        ("edges.weight", lambda g, m: g.edges.weight.__setitem__(slice(None), masked([1] * 5))),
+        ("array", lambda g, m: morph.scan(masked([1, 2]))),
+        ("literals", lambda g, m: morph.Formula(2, [0, 1, 2], masked([1, 2]))),
+        ("segment_markers", lambda g, m: morph.triangulate(m.points, [[0, 1], [1, 2]],
+                                                           segment_markers=masked([1, 2]))),
+        ("max_area", lambda g, m: morph.refine(m, max_area=masked([1.0, 1]))),
+        ("values", lambda g, m: m.interpolate(masked(np.ones(4)), [[0.5, 0.5]])),
+    ],
+)  # fmt: skip
+def test_masked_values_are_refused(name, ask):
+    """Conversions by NumPy would take what lies under the mask."""
+    g = morph.Graph.from_edges(*ENDS, weight=[3, 1, 4, 1, 5], device="cpu")
+    mesh = morph.triangulate([[0, 0], [1, 0], [0, 1], [1, 1.1]], device="cpu")
+    edges = len(g.edges)
+    with pytest.raises(ValueError, match=rf"^{name}\[1\] is masked"):
+        ask(g, mesh)
+    assert (g.points.live, g.edges.live, len(g.edges)) == (5, edges, edges)
+
+
 NONSENSE = [
     object(), 3j, [1.5], ["a"], {"a": 1}, np.zeros(0), np.full(4, np.nan), np.array([[0, 1]]),
     b"x" * 999, "x" * 999,

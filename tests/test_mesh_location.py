@@ -78,6 +78,24 @@ def test_a_graded_mesh_and_narrow_triangles():
     validate.find_simplex(fan, queries, fan.find_simplex(queries))
 
 
+def test_points_in_triangles_of_almost_no_area(target):
+    """Rounding puts the points of an oblique line beside it, by 1e-14."""
+    rng = np.random.default_rng(2)
+    for angle in (0.3, 1.1, 2.5):
+        along = np.outer(np.sort(rng.random(40)), [np.cos(angle), np.sin(angle)]) + rng.random(2)
+        points = np.concatenate([100 * along, 100 * along.mean(axis=0) + [[70, 50], [-90, 50]]])
+        mesh = morph.triangulate(points, hull=True, device=target)
+        triangles, points = host(mesh.triangles), host(mesh.points)
+        queries = np.concatenate([points[triangles].mean(axis=1), points])
+        queries = queries[host(mesh.find_simplex(queries, target)) >= 0]
+        values, wanted = (x @ [3, -1] for x in (points, queries))
+        assert np.allclose(host(mesh.interpolate(values, queries, target)), wanted, atol=1e-9)
+        kinked = abs(values - values.mean())
+        found = host(mesh.interpolate(kinked, queries, target))
+        assert kinked.min() <= found.min() and found.max() <= kinked.max()
+        assert np.array_equal(host(mesh.interpolate(kinked, points, target)), kinked)
+
+
 def test_as_scipy():
     spatial = pytest.importorskip("scipy.spatial")
     interpolators = pytest.importorskip("scipy.interpolate")

@@ -265,6 +265,13 @@ def test_bad_options(options, message):
         morph.refine(square(3, 0), device="cpu", **options)
 
 
+def test_a_budget_beyond_64_bits():
+    mesh = square(3, 0)
+    few, many = (refine_with_report(mesh, 30, max_points=k, device="cpu") for k in (0, 2**70))
+    assert len(few.mesh.points) == len(mesh.points)
+    assert many.unmet == {} and many.mesh.quality().min_angle >= 30 - 1e-9
+
+
 # --- what is examined, and in which order ---------------------------------------------------------
 
 

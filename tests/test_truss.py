@@ -92,6 +92,13 @@ def test_graphs_without_triangles(target):
         validate.truss_number(g, found.number)
 
 
+def test_all_edges_have_more_triangles_than_needed(target):
+    """No edge is deleted at the only level, nor at one above it."""
+    g = morph.Graph.from_networkx(nx.complete_graph(5), device=target)
+    sizes = [len(morph.k_truss(g, k).edges) for k in range(7)]
+    assert sizes == [20] * 6 + [0]
+
+
 @tries(8)
 @given(edge_lists(most=10), st.data())
 def test_graphs_that_were_changed(target, edges, data):

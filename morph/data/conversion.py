@@ -14,7 +14,15 @@ from morph.data.protocols import StoreLike, TableLike
 from morph.data.row import Row, as_id
 from morph.language.dtypes import ID_LIMIT, NAMES, Spec
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, all_true, any_true, gpu_array, is_host, on_device_of
+from morph.runtime.arrays import (
+    Array,
+    all_true,
+    any_true,
+    gpu_array,
+    is_host,
+    on_device_of,
+    refuse_masked,
+)
 from morph.runtime.device import device_of
 
 
@@ -53,6 +61,7 @@ def raw(value: Any, column: Column, target: StoreLike | None, where: str) -> Arr
     else:
         if column.ref and (value is None or isinstance(value, (Row, list, tuple))):
             value = _ids(value, target, where)
+        refuse_masked(value, where)
         a = np.asarray(value)
         if a.dtype.kind in "fO" and column.dtype.kind in "iu":
             a = _big(value, a, column, where)

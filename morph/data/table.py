@@ -20,6 +20,7 @@ from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
 from morph.language.messages import shown
 from morph.language.weak import WeakObjects
+from morph.runtime.arrays import refuse_masked
 from morph.runtime.device import Array, Device, device_for
 
 
@@ -293,6 +294,7 @@ class Table(Store):
         ValueError
             If an id is not allocated.  Nothing is deleted then.
         """
+        refuse_masked(ids, "ids")
         self._may_change()
         xp, count = self.device.xp, len(self)
         if isinstance(ids, (Row, int)):

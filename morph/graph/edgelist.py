@@ -11,7 +11,7 @@ from morph.data.conversion import IdCheck, as_integer, check_all_ids, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, refuse_masked
 from morph.runtime.device import Array, Device
 
 
@@ -23,6 +23,7 @@ def id_array(device: Device, x: Any, where: str) -> Array:
     TypeError, ValueError
         If they are not integers, not one-dimensional, or 2^31 or more.
     """
+    refuse_masked(x, where)
     a = device.asarray(x)
     if a.ndim != 1:
         raise ValueError(f"{where} has shape {a.shape}: expected one dimension")
@@ -75,6 +76,7 @@ def checked_ends(device: Device, dst: Any, weight: Any, n: int) -> tuple[Array, 
 def _checked_weight(device: Device, weight: Any, m: int) -> Array | None:
     if weight is None:
         return None
+    refuse_masked(weight, "weight")
     weight = device.asarray(numbers_of(weight))
     if weight.shape != (m,):
         raise ValueError(f"weight has shape {weight.shape} for {m} edges")
@@ -149,6 +151,7 @@ def checked_offsets(device: Device, offsets: Any, m: int) -> Array:
     ValueError
         If they do not increase from 0 to ``m``.
     """
+    refuse_masked(offsets, "offsets")
     with device.active():
         offsets = device.asarray(offsets)
         if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":

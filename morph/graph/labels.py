@@ -15,6 +15,7 @@ import numpy as np
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.language.messages import shown
+from morph.runtime.arrays import refuse_masked
 from morph.runtime.device import Array, Device
 
 COLUMN = "label_index"
@@ -91,6 +92,7 @@ class Labelled:
         ValueError
             If points have labels, and a vertex is not one of these.
         """
+        refuse_masked(vertices, what)
         if isinstance(vertices, np.ndarray) and vertices.dtype.kind in "OUT":
             vertices = vertices.tolist()
         if isinstance(vertices, str) or self._is_label(vertices):

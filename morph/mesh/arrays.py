@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.messages import shortened, shown
+from morph.runtime.arrays import refuse_masked
 from morph.runtime.device import Array, Device, device, device_of, is_host
 
 
@@ -51,6 +52,7 @@ def home(arrays: dict[str, Any]) -> Device:
 
 def array_of(name: str, values: Any, xp: Any) -> Array:
     """Return values as an array of any dtype; `ValueError` if that is not possible."""
+    refuse_masked(values, name)
     try:
         return xp.asarray(values)
     except (TypeError, ValueError):  # NumPy's and CuPy's messages do not name the argument

@@ -276,6 +276,8 @@ def maximum_spanning_tree(
 
 
 def _tree(G: Converted, edges: Iterator[tuple[Any, ...]]) -> Any:
+    if G.is_directed():  # of these two functions no decorator does
+        raise nx.NetworkXNotImplemented("not implemented for directed type")
     tree = G.original.__class__()
     tree.graph.update(G.original.graph)
     tree.add_nodes_from(G.original.nodes.items())

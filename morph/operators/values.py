@@ -8,7 +8,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.table import Table
-from morph.runtime.arrays import imported, is_host
+from morph.runtime.arrays import imported, is_host, refuse_masked
 from morph.runtime.device import Array, Device, device_of
 
 
@@ -26,6 +26,7 @@ def values_of(x: Any, vectors: bool = False) -> tuple[Device, Array, Array | Non
             with where.active():
                 found = found[rows]
     else:
+        refuse_masked(x, "array")
         x = imported(x)
         where = device_of(x)
         found = where.asarray(np.asarray(x) if is_host(x) else x)

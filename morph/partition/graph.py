@@ -25,7 +25,7 @@ from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, Replic
 from morph.partition.routes import Routes
 from morph.partition.tables import PartitionedTable
 from morph.partition.transport import Local, Transport
-from morph.partition.views import spec_of_part
+from morph.partition.views import refuse_copies, spec_of_part
 from morph.runtime.arrays import all_true, count_true
 from morph.runtime.device import Device, device
 
@@ -139,6 +139,9 @@ class PartitionedGraph:
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
         for k in self.here:
             self.local(k).fixed = FIXED
+
+    def __reduce__(self) -> Any:
+        refuse_copies()
 
     def local(self, k: int) -> Graph:
         """Return the graph of part k."""

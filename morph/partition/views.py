@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -30,12 +30,22 @@ def observed(read: F) -> F:
     return run  # type: ignore[return-value]
 
 
+def refuse_copies() -> NoReturn:
+    """Raise an error if a graph in parts, or an object of one, is to be copied or pickled."""
+    raise TypeError(
+        "a graph in parts cannot be copied or pickled: parts.to(device) gives a graph that can"
+    )
+
+
 class OnParts:
     """An object that consists of one object on each part of a graph."""
 
     __slots__ = ()
     graph: Any
     _copies: Any  # the objects by part, None for a part in another process
+
+    def __reduce__(self) -> Any:
+        refuse_copies()
 
     def local(self, k: int) -> Any:
         """Return the object of part k."""

@@ -119,6 +119,14 @@ def _bytes(x: Array) -> Array:
     return x.ravel().view(np.uint8)
 
 
+def refuse_masked(x: Any, name: str) -> None:
+    """Raise an error if an array has masked values, which conversions would use as they are."""
+    mask = getattr(x, "mask", None) if isinstance(x, np.ndarray) else None
+    if mask is not None and np.any(mask):
+        at = ", ".join(str(axis[0]) for axis in np.nonzero(mask)) if x.ndim else "()"
+        raise ValueError(f"{name}[{at}] is masked: fill masked values, or remove them")
+
+
 def imported(x: Any) -> Any:
     """Return an object that only has ``__dlpack__`` as an array over the same memory."""
     if not hasattr(x, "__dlpack__") or hasattr(x, "__array__"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.conversion import check_alive, check_ids, prepare
-from morph.runtime.arrays import any_true
+from morph.runtime.arrays import any_true, refuse_masked
 from morph.runtime.device import Array, Device, is_host
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def _row(device: Device, a: Any, where: str, column: Any = None) -> Any:
     """One value as an array of one; vectors of a vector column stay rows."""
     if isinstance(a, ColumnView):
         a = a.array
+    refuse_masked(a, where)
     if not hasattr(a, "__cuda_array_interface__") and not isinstance(a, np.ndarray):
         a = device.to_host(a) if hasattr(a, "__dlpack__") else np.asarray(a)
     wanted = 2 if column is not None and column.size else 1

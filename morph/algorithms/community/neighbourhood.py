@@ -33,7 +33,10 @@ def max_distance(k: int, max_size: int) -> int:
 
 
 class SimpleGraph:
-    """The simple undirected graph of a graph, on the host, with core numbers from its device."""
+    """The simple undirected graph of a graph, on the host, with core numbers from its device.
+
+    Core numbers of deleted points are -1.
+    """
 
     def __init__(self, graph: Graph, src: Ints, dst: Ints) -> None:
         n = len(graph.points)
@@ -45,7 +48,8 @@ class SimpleGraph:
         self.offsets = np.searchsorted(pairs, np.arange(n + 1) * n)
         self.csr = Graph.from_csr(self.offsets, self.targets, symmetric=True, device=graph.device)
         to_host = graph.device.to_host
-        self.core: Ints = np.asarray(to_host(core_number(self.csr).core)).astype(np.int64)
+        core = np.asarray(to_host(core_number(self.csr).core)).astype(np.int64)
+        self.core: Ints = np.where(to_host(graph.points.alive), core, -1)
         self.label: Ints = np.asarray(to_host(connected_components(self.csr).label)).astype(
             np.int64
         )

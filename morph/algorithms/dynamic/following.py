@@ -79,6 +79,7 @@ class Maintained:
     graph: Any
     _lock: Any
     _seen = -1  # `Graph.changes` of the result; -1: unknown, recompute at the next use
+    _recomputed = 0  # how often the result was recomputed on demand, which commits it
     _nonnegative = False  # refuse batches with negative weights
     _rolls_back = True  # else the result is recomputed after a batch whose repair failed
 
@@ -153,7 +154,7 @@ class Maintained:
     ) -> Update:  # fmt: skip
         """Apply a batch of any size."""
         self._follow_others()
-        begin = perf_counter()
+        begin, recomputed = perf_counter(), self._recomputed
         report: list[Any] = []
 
         def repair_values(applied: Any) -> None:
@@ -161,6 +162,7 @@ class Maintained:
             report.append(self._repair(applied))
             report.append(perf_counter())
             if then is not None:
+                self._seen = self.graph.changes  # `then` may read the repaired values
                 then(applied)
 
         try:
@@ -169,18 +171,22 @@ class Maintained:
                 nonnegative=self._nonnegative, then=repair_values,
             )  # fmt: skip
         except BaseException as error:
-            self._fail(error, changed=bool(report))
+            self._fail(error, bool(report), self._recomputed != recomputed)
             raise
         self._commit()
         middle, (decision, affected, rounds), end = report
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
-    def _fail(self, error: BaseException, changed: bool) -> None:
-        """Roll back the result after a failed batch, which may have ``changed`` the graph."""
+    def _fail(self, error: BaseException, changed: bool, recomputed: bool = False) -> None:
+        """Roll back the result after a failed batch.
+
+        The batch may have ``changed`` the graph, its ``then`` may have ``recomputed`` the result.
+        """
         self._seen = -1
         self._put_back()
         # after an interrupt the graph may have changed, so the result is recomputed
-        if isinstance(error, Exception) and (self._rolls_back or not changed):
+        rolled_back = self._rolls_back and not recomputed
+        if isinstance(error, Exception) and (rolled_back or not changed):
             self._seen = self.graph.changes
 
     @exclusive
@@ -198,6 +204,7 @@ class Maintained:
         begin = perf_counter()
         if applied._graph is not self.graph:
             raise ValueError("this batch was applied to another graph")
+        self._recomputed += 1
         now = applied._since, applied._changes
         if now != (self._seen, self.graph.changes):  # the graph has changed before that, or since
             self._seen = -1
@@ -216,6 +223,7 @@ class Maintained:
     @exclusive
     def refresh(self) -> None:
         """Recompute all values; needed only after weights were written directly."""
+        self._recomputed += 1
         try:
             self._recompute(0)
         except BaseException:

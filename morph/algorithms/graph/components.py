@@ -136,6 +136,7 @@ def count_least(p, found):
 @program
 def propagate(g, changed, found):
     """Propagate the least labels: for partitioned graphs, which have no disjoint sets."""
+    found.components = 0
     foreach(g.points, label_itself)
     changed.set()
     while changed.take():

@@ -24,7 +24,7 @@ from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, f32, f64
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, refuse_masked
 
 
 class PageRank(NamedTuple):
@@ -155,6 +155,7 @@ def _programs(real: Any, part: Any) -> _Programs:
 
 # with weights, contributions are doubles: out-strengths may exceed the range of single precision
 DOUBLE, SINGLE, MIXED = _programs(f64, f64), _programs(f32, f32), _programs(f32, f64)
+LEAST, MOST = 1e-290, 1e290  # positive weights of which ranks, divided by their sums, are finite
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
@@ -205,7 +206,7 @@ def pagerank(
     ValueError
         If ``dtype`` is unsupported, ``damping`` is outside [0, 1], ``tolerance`` is negative,
         ``iterations`` is below 1, or if weights or values of ``personalization`` are missing,
-        negative or not finite.
+        negative or not finite, or a positive weight is below 1e-290 or above 1e290.
     """
     try:
         kind = np.dtype(dtype)
@@ -278,6 +279,7 @@ def _teleport_vector(graph: Graph, personalization: Any) -> Any:
         if personalization is not None:
             if isinstance(personalization, Mapping):
                 raise TypeError("personalization is an array with a value for each vertex, no dict")
+            refuse_masked(personalization, "personalization")
             jump = graph.device.asarray(personalization)
             if jump.dtype.kind not in "biuf":
                 raise TypeError(f"personalization holds {jump.dtype}: expected numbers")
@@ -311,5 +313,12 @@ def _reverse_weights(graph: Graph | PartitionedGraph) -> Any:
 def _check_weights(graph: Graph) -> None:
     with graph.device.active():
         weight = graph.edges.weight[live_edges(graph)]
-        if not all_true((weight >= 0) & (weight < np.inf)):
-            raise ValueError("pagerank needs weights that are finite and not negative")
+        valid = (weight >= 0) & (weight < np.inf)
+        if weight.dtype == np.float64:
+            valid &= (weight == 0) | (weight >= LEAST) & (weight <= MOST)
+        if not all_true(valid):
+            wrong = weight[int(valid.argmin())].item()
+            raise ValueError(
+                "pagerank needs weights that are finite and not negative, of doubles 0 or from"
+                f" {LEAST} to {MOST}, not {wrong}"
+            )

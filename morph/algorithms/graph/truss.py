@@ -254,7 +254,7 @@ def peel(k, last, rows, left, rest, soon, falling, then):
         if supports.most < 0:
             break
         k = max(k, i64(supports.least))  # skip empty levels
-        limit = max(k, min(k + more, min(last, i64(supports.most))))
+        limit = min(last, max(k, min(k + more, i64(supports.most))))  # k may be above last
         more = min(2 * more + 1, SOON)
         foreach(left, split, limit, soon, rest, where=lambda e: e.round == INFINITY)
         left, rest = rest, left

@@ -208,7 +208,7 @@ def check_options(boundary: str, max_points: int | None) -> None:
     ValueError
     """
     choice("boundary", boundary, BOUNDARIES)
-    if max_points is not None and not 0 <= integer("max_points", max_points) < UNLIMITED:
+    if max_points is not None and integer("max_points", max_points) < 0:
         raise ValueError(f"max_points must be 0 or more, not {shown(max_points)}")
 
 

@@ -23,8 +23,8 @@ from morph.data.table import Table
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, kernel
 from morph.mesh import Mesh
-from morph.prelude import ctz, f64, i32, i64, orient2d
-from morph.runtime.arrays import all_true
+from morph.prelude import ctz, f64, i32, i64, orient2d, vector
+from morph.runtime.arrays import all_true, refuse_masked
 from morph.runtime.device import Device, device_for
 
 BLOCK = 4  # triangles below each leaf of the tree, a power of two
@@ -69,10 +69,20 @@ def interpolate_linearly(q, sorted_triangles, values):
     if q.position >= 0:
         t = sorted_triangles[q.position]
         u, v, w = t.b - t.a, t.c - t.a, q.xy - t.a
-        whole = u.x * v.y - u.y * v.x
-        second, third = (w.x * v.y - w.y * v.x) / whole, (u.x * w.y - u.y * w.x) / whole
         a, b, c = values[t.node[0]].value, values[t.node[1]].value, values[t.node[2]].value
-        q.value = (1.0 - second - third) * a + second * b + third * c
+        if max(abs(u.x), abs(u.y)) < max(abs(v.x), abs(v.y)):
+            u, v = v, u
+            b, c = c, b
+        if abs(u.x) < abs(u.y):
+            u, v, w = vector(u.y, u.x), vector(v.y, v.x), vector(w.y, w.x)
+        third, whole = 0.0, u.x * v.y - u.y * v.x
+        if whole != 0.0:
+            third = min(max((u.x * w.y - u.y * w.x) / whole, 0.0), 1.0)
+        elif w.x == v.x and w.y == v.y:  # a corner; all of them on a line but for rounding
+            third = 1.0
+        second = (w.x - third * v.x) / u.x  # u.x is the largest: the sum below is accurate
+        value = (1.0 - second - third) * a + second * b + third * c
+        q.value = min(max(value, min(a, b, c)), max(a, b, c))
 
 
 def find_simplex(mesh: Mesh, points: Any, device: str | Device | None = None) -> Any:
@@ -115,6 +125,7 @@ def _real(name: str, values: Any) -> Any:
 
     CuPy has no arrays of text.
     """
+    refuse_masked(values, name)
     array = values if hasattr(values, "__cuda_array_interface__") else np.asarray(values)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold real numbers, got {array.dtype}")

@@ -284,10 +284,11 @@ def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             names = dict(zip(map(os.fspath, hidden), map(os.fspath, targets), strict=False))
-            only = os.fspath(targets[0]) if len(targets) == 1 else None
+            only = targets[0] if len(targets) == 1 else targets[0].parent
             given = error.filename
-            error.filename = only if given is None else names.get(str(given), given)
-            error.filename2 = None
+            error.filename = os.fspath(only) if given is None else names.get(str(given), given)
+            if error.filename2 is not None:
+                del error.filename2  # None would be in the text
         raise
 
 

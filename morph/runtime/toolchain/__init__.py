@@ -98,9 +98,7 @@ class CompileError(BuildError):
 
     def __init__(self, log: str, target: str, source: Path, name: str = "") -> None:
         """Find the first error's place in ``log`` and compose the message."""
-        self.log = log.strip()
-        self.target = target
-        self.source = source
+        self.log, self.target, self.source, self._name = log.strip(), target, source, name
         found = _POSITION.search(self.log)
         self.file = found["file"] if found else ""
         self.line = int(found["a"] or found["b"]) if found else 0
@@ -108,3 +106,6 @@ class CompileError(BuildError):
         code = linecache.getline(self.file, self.line).rstrip() if self.file else ""
         at = f"\n  at {self.file}:{self.line}: {code.strip()}" if code else ""
         super().__init__(f"{what} for {target}{at}\n{self.log}\ngenerated text: {source}")
+
+    def __reduce__(self) -> tuple[type[CompileError], tuple[str, str, Path, str]]:
+        return type(self), (self.log, self.target, self.source, self._name)
