@@ -15,6 +15,7 @@ from targets import examples
 import morph
 from morph import generate
 from morph.generate import GRAPH500, GTGRAPH, draws
+from morph.graph.arrange import sources_from
 from morph.runtime.cpu.device import HostDevice
 
 
@@ -259,6 +260,49 @@ def test_parts_draw_each_edge_once(monkeypatch):
     assert drawn == [64] * 20
     for a, b in zip(found.edge_list()[:2], wanted.edge_list()[:2], strict=True):
         assert (a == b).all()
+
+
+def groups_of(where, keys, groups, batches=8):
+    """The groups of keys that are added in some batches."""
+    made = generate.graphs._Groups(where, range(1 << 12), groups, keys.size, False)
+    for some in np.array_split(keys, batches):
+        made.add(where.asarray(some.copy()))
+    return made
+
+
+@pytest.mark.parametrize("permute", [True, False])
+def test_a_gpu_allocates_the_keys_of_a_group_once(permute, monkeypatch):
+    src, dst, _ = generate.rmat(12, 16, permute=permute).edge_list()
+    keys = np.asarray(src).astype(np.int64) << 32 | np.asarray(dst)
+    alike = np.concatenate([keys[k::8] for k in range(8)])
+    made = groups_of(pretended(monkeypatch), alike, 16)
+    counts = [len(chunks) for chunks in made._chunks]
+    assert set(counts) == {1} if permute else max(counts) <= 16
+    sizes = np.diff(np.searchsorted(keys >> 32, made.cuts))
+    assert sizes.max() <= keys.size / 10 and np.diff(made.cuts).max() <= 1.25 * 2**12 / 16
+    found = [made.where.to_host(made.take(k)) for k in range(len(counts))]
+    assert [x.size for x in found] == sizes.tolist()
+    assert (np.sort(np.concatenate(found)) == keys).all()
+
+
+def test_keys_in_order_take_no_more_memory(monkeypatch):
+    keys = np.arange(1 << 12).repeat(64) << 32
+    made = groups_of(pretended(monkeypatch), keys, 16, batches=16)
+    assert sum(a.size for chunks in made._chunks for a in chunks) < 1.3 * keys.size
+
+
+@pytest.mark.parametrize("bulk", [1, 2, 7, 1000])
+def test_sources_of_offsets(bulk, monkeypatch):
+    gpu, draw = pretended(monkeypatch), np.random.default_rng(bulk)
+    monkeypatch.setattr(Pretended, "bulk", bulk)
+    for n in range(20):
+        degree = draw.integers(0, 4, n) * draw.integers(0, 6, n)
+        offsets = np.append(0, np.cumsum(degree))
+        for first in (0, 5):
+            wanted = np.repeat(np.arange(n) + first, degree)
+            for on in (gpu, morph.device("cpu")):
+                found = sources_from(on, on.asarray(offsets), wanted.size, first)
+                assert (on.to_host(found) == wanted).all()
 
 
 @pytest.mark.parametrize("weight", [None, (1, 9)])

@@ -49,7 +49,8 @@ _HOST = device("cpu")
 _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
-_CHUNKS = 16  # of the keys of a group
+_CHUNKS = 16  # of the keys of a group that are not expected
+_BATCHES = 12  # of the edges that a GPU draws, of `bulk` to three times as many
 
 
 def uniform(
@@ -104,7 +105,7 @@ def uniform(
         raise ValueError(f"m = {m}: without points there are no edges")
 
     def draw(where: Device, share: Share) -> Iterator[Pair]:
-        for count, some in streams(m, seed, 0, _PART, _streams_of(where), share):
+        for count, some in streams(m, seed, 0, _PART, _streams_of(where, m, share), share):
             ends = (raw_bits(where, some, 2 * count) >> np.uint64(11)) * (n * UNIT)
             ends = ends.astype(np.int64).reshape(-1, 2, count)
             yield ends[:, 0].reshape(-1), ends[:, 1].reshape(-1)
@@ -179,7 +180,7 @@ def rmat(
 
     def draw(where: Device, share: Share) -> Iterator[Pair]:
         names = _permutation(where, n, seed) if permute else None
-        for count, some in streams(m, seed, 1, _PART, _streams_of(where), share):
+        for count, some in streams(m, seed, 1, _PART, _streams_of(where, m, share), share):
             u, v = quadrants(where, some, count, scale, least)
             yield (u, v) if names is None else (names[u], names[v])
 
@@ -220,7 +221,7 @@ def grid(
         raise ValueError(f"rows x columns = {n}: at most 2^31 - 1 points are possible")
 
     def draw(where: Device, share: Share) -> Iterator[Pair]:
-        part, own = _PART * _streams_of(where), share_of(n, *share)
+        part, own = _PART * _streams_of(where, n, share), share_of(n, *share)
         for start in range(own.start, own.stop, part):
             u = where.xp.arange(start, min(start + part, own.stop))
             row, column = where.xp.divmod(u, columns)
@@ -344,9 +345,12 @@ def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pa
             lo = hi
 
 
-def _streams_of(where: Device) -> int:
-    """Return the number of parts of `_PART` edges that are drawn at once."""
-    return 1 if where.on_host else max(where.bulk // _PART, 1)
+def _streams_of(where: Device, m: int, share: Share) -> int:
+    """Return the number of parts of `_PART` edges that are drawn at once, of ``m`` edges."""
+    if where.on_host:
+        return 1
+    size = min(max(where.bulk, m // (share[1] * _BATCHES)), 3 * where.bulk)
+    return max(size // _PART, 1)
 
 
 def _graph(
@@ -407,11 +411,16 @@ def _exchange(
     batches: dict[int, Iterator[Array]], waiting: dict[int, _Groups],
 ) -> None:  # fmt: skip
     """Send the keys that each part draws to the owners of their sources, batch by batch."""
-    drawn = dict[int, Array | None]()
+    drawn, received = dict[int, Array | None](), dict[int, Any]()
 
-    def draw(k: int) -> None:
-        with devices[k].active():
-            if (keys := next(batches[k], None)) is not None:
+    def keep_and_draw(k: int) -> None:
+        where = devices[k]
+        with where.active():
+            for (keys,) in received.pop(k, ()):
+                if keys.size:
+                    waiting[k].add(where.asarray(keys), in_order=True)
+            keys = next(batches[k], None)
+            if keys is not None:
                 keys.sort()
             drawn[k] = keys
 
@@ -423,19 +432,10 @@ def _exchange(
             return [[keys[i:j]] for i, j in pairwise(_places(where, keys, bounds))]
 
     while True:
-        each_part(devices, transport, draw)
+        each_part(devices, transport, keep_and_draw)
         if not any(transport.gather({k: keys is not None for k, keys in drawn.items()})):
             return
-        received = transport.exchange({k: divided(k) for k in transport.here})
-
-        def keep(k: int, received: Any = received) -> None:
-            where = devices[k]
-            with where.active():
-                for (keys,) in received.pop(k):
-                    if keys.size:
-                        waiting[k].add(where.asarray(keys), in_order=True)
-
-        each_part(devices, transport, keep)
+        received.update(transport.exchange({k: divided(k) for k in transport.here}))
 
 
 def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
@@ -463,7 +463,8 @@ class _Groups:
     """Keys of edges in groups of consecutive sources, each in chunks.
 
     Groups are balanced by the frequency of sources in the first batch, and not larger than equal
-    ranges of points.
+    ranges of points.  On a GPU the first chunk of a group has space for all its
+    keys, which are then sorted where they lie, if later batches are like the first one.
 
     Parameters
     ----------
@@ -485,35 +486,39 @@ class _Groups:
 
     def __init__(self, where: Device, own: range, groups: int, most: int, is_bound: bool) -> None:
         self.where, self.own, self.groups = where, own, groups
-        self.cuts = [own.start, own.stop]
-        self._chunk = most if groups <= 1 and is_bound else 0
-        if not self._chunk and not where.on_host:  # allocations of a GPU take long
-            self._chunk = max(most // (_CHUNKS * groups), 1)
+        self.cuts, self.most = [own.start, own.stop], most
+        self._is_bound = groups <= 1 and is_bound
+        self._chunk = max(most // (_CHUNKS * max(groups, 1)), 1)
+        self._first = list[int]()  # the size of the first chunk of each group
         self._chunks, self._ends = list[list[Array]](), list[int]()
 
     def add(self, keys: Array, in_order: bool = False) -> None:
         """Add keys, which are sorted if they are ``in_order``, and may be overwritten otherwise."""
+        if not keys.size:
+            return
         if self.groups > 1 and not in_order:
             keys.sort()
-        if not self._chunks:
-            if self.groups > 1:
-                self._divide(keys)
-            self._chunks, self._ends = [[] for _ in self.cuts[1:]], [0] * (len(self.cuts) - 1)
+        if self.groups > 1 and not self._chunks:
+            self._divide(keys)
         places = [0, keys.size]
         if self.groups > 1:
             places = _places(self.where, keys, self.cuts)
+        if not self._chunks:
+            self._chunks, self._ends = [[] for _ in self.cuts[1:]], [0] * (len(self.cuts) - 1)
+            self._first = self._expected(places)
         for k, (i, j) in enumerate(pairwise(places)):
             self._append(k, keys[i:j])
 
     def _append(self, k: int, keys: Array) -> None:
         """Copy keys to the chunks of a group, of which the last one is not full."""
         chunks, done = self._chunks[k], 0
-        if not self._chunk and keys.size:
+        if self.where.on_host and not self._is_bound and keys.size:
             chunks.append(self.where.copy(keys))
             self._ends[k] = done = keys.size
         while done < keys.size:
             if not chunks or self._ends[k] == chunks[-1].size:
-                chunks.append(empty(self.where, self._chunk, np.int64))
+                size = self._chunk if chunks else max(self._first[k], self._chunk)
+                chunks.append(empty(self.where, size, np.int64))
                 self._ends[k] = 0
             begin = self._ends[k]
             end = min(begin + keys.size - done, chunks[-1].size)
@@ -524,9 +529,29 @@ class _Groups:
         """Choose the groups by the sorted keys of the first batch."""
         where, own, groups = self.where, self.own, self.groups
         at = where.xp.arange(1, groups) * keys.size // groups
-        frequent = where.to_host(keys[at] >> 32).tolist() if keys.size else []
+        frequent = where.to_host(keys[at] >> 32).tolist()
         even = (own.start + len(own) * k // groups for k in range(groups))
-        self.cuts = sorted({*self.cuts, *even, *frequent})
+        cuts = sorted({*self.cuts, *even, *frequent})
+        places, kept = _places(where, keys, cuts), [0]
+        for k in range(1, len(cuts)):  # each group costs launches: small ones are joined
+            most = max(
+                (places[k] - places[kept[-1]]) / keys.size, (cuts[k] - cuts[kept[-1]]) / len(own)
+            )
+            if most * groups > 1.25 and k - 1 > kept[-1]:
+                kept.append(k - 1)
+        self.cuts = [cuts[k] for k in (*kept, len(cuts) - 1)]
+
+    def _expected(self, places: list[int]) -> list[int]:
+        """Give the keys of each group, by its share of the first batch, which lie at ``places``.
+
+        If its share of the points is far smaller, as of a grid in order of rows, this one counts.
+        """
+        if self._is_bound:
+            return [self.most]
+        shares = (np.diff(places) / places[-1], np.diff(self.cuts) / len(self.own))
+        sizes = np.where(shares[0] <= 2 * shares[1], *shares) * self.most * (1 + 1 / 64)
+        found: list[int] = sizes.astype(np.int64).tolist()
+        return found
 
     def take(self, k: int) -> Array:
         """Return the keys of a group, once; its chunks are freed."""
@@ -561,8 +586,7 @@ def _rows(given: _Groups, simple: bool) -> Rows:
         end += keys.size
         del keys, dst
     dst = _joined(where, found, np.int32)
-    src = sources_from(where, offsets, dst.size)
-    src += own.start
+    src = sources_from(where, offsets, dst.size, own.start)
     return Rows(offsets, src, dst, None)
 
 

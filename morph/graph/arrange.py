@@ -7,6 +7,7 @@ into its output range, so that the temporary memory of a sort is small.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -128,8 +129,11 @@ def offsets_from(device: Device, counts: Array) -> Array:
         return offsets
 
 
-def sources_from(device: Device, offsets: Array, m: int) -> Array:
-    """Return the source of each of ``m`` edges, shape (m,), int32, of checked offsets."""
+def sources_from(device: Device, offsets: Array, m: int, first: int = 0) -> Array:
+    """Return the source of each of ``m`` edges, shape (m,), int32, of checked offsets.
+
+    The sources are numbered from ``first`` on.
+    """
     xp, n = device.xp, offsets.size - 1
     out = empty(device, m, np.int32)
     with device.active():
@@ -140,15 +144,21 @@ def sources_from(device: Device, offsets: Array, m: int) -> Array:
                 hi = min(int(hi), n)
                 degree = offsets[lo + 1 : hi + 1] - offsets[lo:hi]
                 out[offsets[lo] : offsets[hi]] = np.repeat(
-                    np.arange(lo, hi, dtype=np.int32), degree
+                    np.arange(first + lo, first + hi, dtype=np.int32), degree
                 )
             return out
-        rows = xp.flatnonzero(offsets[1:] > offsets[:-1])  # CuPy's repeat() takes no counts
-        out[offsets[rows]] = rows
-        out[offsets[rows[1:]]] -= rows[:-1]
-        for start in range(0, m, device.bulk):
-            part = out[start : start + device.bulk]
-            part[:1] += out[max(start - 1, 0) : start].sum()
+        # CuPy's repeat() takes no counts, and it compiles other kernels for arrays of 2^31 bytes
+        starts = xp.arange(0, m + device.bulk, device.bulk)
+        places = device.to_host(xp.searchsorted(offsets[:-1], starts)).tolist()
+        for start, (lo, hi) in zip(range(0, m, device.bulk), pairwise(places), strict=False):
+            part, last = out[start : start + device.bulk], out[max(start - 1, 0) : start].sum()
+            begin = offsets[lo:hi]
+            rows = xp.flatnonzero(offsets[lo + 1 : hi + 1] > begin)
+            steps = rows + (first + lo)
+            steps[1:] -= rows[:-1] + (first + lo)
+            steps[:1] -= last
+            part[begin[rows] - start] = steps
+            part[:1] += last
             xp.cumsum(part, out=part)
         return out
 

@@ -406,7 +406,10 @@ class Maker:
         at, place, xp = self.at, self.place, self.at.xp
         is_mirror = xp.zeros(place.owner.size, np.bool_)
         for start in range(0, own.dst.size, at.bulk):
-            is_mirror[own.dst[start : start + at.bulk]] = True
+            ends = own.dst[start : start + at.bulk]
+            if not at.on_host:  # random loads are faster than stores, and most ends are repeated
+                ends = ends[~is_mirror[ends]]
+            is_mirror[ends] = True
         if copies is not None:
             is_mirror[copies.src] = True
         is_mirror[place.ids[k]] = False

@@ -206,10 +206,11 @@ class PersistentProgram(LaunchOfAllParts):
         self, graph: PartitionedGraph, asked: Sequence[tuple[str, Callable[[Any], int]]]
     ) -> list[tuple[int, ...]]:
         """A number of the object in a slot, of each part, for each slot and function."""
-        if not asked:
-            return []
-        own = zip(*([value(x) for x in self._objects(slot)] for slot, value in asked), strict=True)
-        return [*zip(*graph.transport.gather(dict(zip(graph.here, own, strict=True))), strict=True)]
+        own = [tuple(map(value, self._objects(slot))) for slot, value in asked]
+        if not own or len(graph.here) == len(graph.devices):
+            return own
+        of_parts = dict(zip(graph.here, zip(*own, strict=True), strict=True))
+        return [*zip(*graph.transport.gather(of_parts), strict=True)]
 
     def _table(self, graph: PartitionedGraph, slot: str) -> Any:
         return graph.tables[self.names[slot]]
