@@ -105,31 +105,36 @@ def add_label(keys, sums, slots, label, weight):
 
 @func
 def has_few(p):
-    """Whether a vertex is active in this round, and has few arcs."""
-    return p.active and p.out_degree <= FEW
+    return p.out_degree <= FEW
 
 
 @func
 def has_some(p):
-    return p.active and FEW < p.out_degree <= SOME
+    return FEW < p.out_degree <= SOME
 
 
 @func
 def has_many(p):
-    return p.active and SOME < p.out_degree <= MANY
+    return SOME < p.out_degree <= MANY
 
 
 @func
 def has_most(p):
-    """Whether a vertex is active, and has its hash table in memory."""
-    return p.active and p.out_degree > MANY
+    """Whether a vertex has its hash table in memory."""
+    return p.out_degree > MANY
 
 
 @func
-def defer(p, then, round):
-    """Enqueue a vertex that is not active for the next round."""
-    p.listed = i32(round + 1)
-    then.add(p)
+def is_next(p, seed, round, parts):
+    """Whether a vertex that is due is in the part of a round; ``parts`` rounds have all parts."""
+    if p.due == 0:
+        return False
+    return random_u32(seed, p.id, round // parts) % u32(parts) == u32(round % parts)
+
+
+@kernel
+def enlist(p, now):
+    now.add(p)
 
 
 @func
@@ -245,8 +250,8 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
     columns |= {
-        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "listed": i32,
-        "best": i64, "wants": bool_, "active": bool_,
+        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "due": i32,
+        "best": i64, "wants": bool_,
     }  # fmt: skip
     made.points.add_columns({name: (dtype, None) for name, dtype in columns.items()})
     offsets = made.adjacency("out")[0]

@@ -29,12 +29,13 @@ from morph.algorithms.graph.communities import (
     add_to_community,
     clear,
     communities,
-    defer,
+    enlist,
     has_few,
     has_many,
     has_most,
     has_some,
     integer_pairs,
+    is_next,
     label_of,
     modularity,
     order_of,
@@ -50,30 +51,21 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_max, bool_, i32, i64, random_u32, shared, static, u64
 
-HALVES = 8  # rounds in which half of the vertices may move, including neighbours of one another
+FIRST = 16  # rounds in which neighbours may move at the same time, and
+PARTS = 4  # each of which evaluates a part of the vertices
 NONE = -1
 
 
 @kernel
-def begin(p, now):
+def begin(p):
     p.label = p.id
-    if p.out_degree > 0:
-        now.add(p)
-
-
-@kernel
-def select(p, then, seed, round):
-    """Draw whether a vertex may move in one of the first rounds; enqueue the others."""
-    active = round >= HALVES or random_u32(seed, p.id, round) & 1 == 1
-    p.active = active
-    if not active:
-        defer(p, then, round)
+    p.due = i32(p.out_degree > 0)
 
 
 @func
 def wants_to_move(p, round, most, own, best):
     """Whether a vertex moves; in the first rounds also to a label of equal weight."""
-    return most > own if round >= HALVES else most > 0 and label_of(best) != p.label
+    return most > own if round >= FIRST else most > 0 and label_of(best) != p.label
 
 
 @kernel
@@ -88,13 +80,14 @@ def find_label(p, seed, round, size: static):
         most = max(most, sums[i])
         if keys[i] == label + 1:
             own += sums[i]
-    if round < HALVES or most > own:
+    if round < FIRST or most > own:
         for i in range(slots):
             if sums[i] == most and keys[i] != 0:
                 best = max(best, order_of(seed, keys[i] - 1))
     p.best = best
     p.wants = wants_to_move(p, round, most, own, best)
     p.blocked = False
+    p.due = 0
 
 
 @kernel
@@ -110,6 +103,7 @@ def find_most(p, slots):
     p.most = most
     p.own = own
     p.blocked = False
+    p.due = 0
 
 
 @kernel
@@ -140,24 +134,38 @@ def find_blocker(p, seed, round):
 
 
 @kernel
-def move(p, then, round):
-    """Adopt the best label; enqueue the neighbours, and vertices that could not move."""
-    if atomic_max(p.listed, i32(round + 1)) <= round:
-        then.add(p)
-    if not p.blocked:
+def move(p):
+    """Adopt the best label; the neighbours are due."""
+    p.label = label_of(p.best)
+    p.wants = False
+    for t in p.outnbrs:
+        t.due = 1  # race: all write the same
+
+
+@kernel
+def move_apart(p, then):
+    """Adopt the best label unless blocked; enqueue the neighbours, or the blocked vertex."""
+    if p.blocked:
+        if atomic_max(p.due, 1) == 0:
+            then.add(p)
+    else:
         p.label = label_of(p.best)
+        p.wants = False
         for t in p.outnbrs:
-            if atomic_max(t.listed, i32(round + 1)) <= round:
+            if atomic_max(t.due, 1) == 0:
                 then.add(t)
 
 
 @program
 def propagate(g, slots, degree, sets, seed, now, then):
     found = Scalars(g, inside=0)
-    foreach(g.points, begin, now)
+    foreach(g.points, begin)
     round = 0
-    while not now.empty:
-        foreach(now, select, then, seed, round)
+    while round <= FIRST or not now.empty:
+        if round < FIRST:
+            foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, round, PARTS))
+        elif round == FIRST:
+            foreach(g.points, enlist, now, where=lambda p: p.due > 0)
         foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
         if degree > FEW:
             foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")
@@ -168,9 +176,11 @@ def propagate(g, slots, degree, sets, seed, now, then):
             foreach(now, find_most, slots, where=has_most)
             foreach(now, choose, slots, seed, round, where=has_most)
             foreach(slots, clear)
-        if round >= HALVES:
+        if round < FIRST:
+            foreach(now, move, where=lambda p: p.wants)
+        else:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
-        foreach(now, move, then, round, where=lambda p: p.active and p.wants)
+            foreach(now, move_apart, then, where=lambda p: p.wants)
         now, then = then, now
         then.clear()
         round += 1

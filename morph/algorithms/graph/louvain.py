@@ -40,12 +40,13 @@ from morph.algorithms.graph.communities import (
     add_to_community,
     clear,
     communities,
-    defer,
+    enlist,
     has_few,
     has_many,
     has_most,
     has_some,
     integer_pairs,
+    is_next,
     label_of,
     merged,
     modularity_of,
@@ -63,19 +64,17 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
-    atomic_max,
     atomic_sub,
     f64,
     i32,
     i64,
-    random_u32,
     shared,
     static,
     u64,
 )
 from morph.runtime.device import Device
 
-ALL = 2**32  # the fraction of evaluated vertices is in units of 1 / ALL
+PARTS = 2  # of the vertices, one of which is evaluated in a round; twice as many after a halving
 HALVINGS = 2
 GAIN = 1e-5  # least gain of modularity of a round
 ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
@@ -92,21 +91,10 @@ class Weight(NamedTuple):
 
 
 @kernel
-def begin(p, now):
-    p.listed = 0
+def begin(p):
+    p.due = i32(p.out_degree > 0)
     p.moved = -1
     p.total = 0
-    if p.out_degree > 0:
-        now.add(p)
-
-
-@kernel
-def select(p, then, seed, round, share):
-    """Draw whether a vertex may move in a round; others are enqueued for the next one."""
-    active = i64(random_u32(seed, p.id, round)) < share
-    p.active = active
-    if not active:
-        defer(p, then, round)
 
 
 @func
@@ -140,6 +128,7 @@ def find_best(p, g, seed, factor, size: static):
                     best = max(best, order_of(seed, c))
     p.best = best
     p.wants = wants
+    p.due = 0
 
 
 @kernel
@@ -156,6 +145,7 @@ def find_gain(p, g, slots, factor):
                 most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
+    p.due = 0
 
 
 @kernel
@@ -173,19 +163,16 @@ def choose(p, g, slots, seed, factor):
 
 
 @kernel
-def move(p, g, then, round):
-    """Join the best community, and enqueue the vertex and its neighbours."""
+def move(p, g, round):
+    """Join the best community; the neighbours are due."""
     before, label = p.label, label_of(p.best)
     p.before = before
     p.label = label
     p.moved = i32(round)
     atomic_sub(g.points[before].total, p.strength)
     atomic_add(g.points[label].total, p.strength)
-    if atomic_max(p.listed, i32(round + 1)) <= round:
-        then.add(p)
     for t in p.outnbrs:
-        if atomic_max(t.listed, i32(round + 1)) <= round:
-            then.add(t)
+        t.due = 1  # race: all write the same
 
 
 @kernel
@@ -193,6 +180,7 @@ def undo(p, g):
     atomic_sub(g.points[p.label].total, p.strength)
     atomic_add(g.points[p.before].total, p.strength)
     p.label = p.before
+    p.due = 1
 
 
 @kernel
@@ -236,17 +224,17 @@ def measure(g, found, weight):
 
 
 @program
-def improve(g, slots, degree, sets, seed, weight, now, then):
+def improve(g, slots, degree, sets, seed, weight, now):
     """Move vertices between communities while the modularity increases; return by how much."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
-    foreach(g.points, begin, now)
+    foreach(g.points, begin)
     foreach(g.points, add_to_community, g)
     foreach(g.edges, add_inside, found)
     measure(g, found, weight)
     first = found.value
-    round, halvings, share, factor = 0, 0, ALL // 2, weight.factor
-    while halvings < HALVINGS and not now.empty:
-        foreach(now, select, then, seed, round, share)
+    round, halvings, parts, factor = 0, 0, PARTS, weight.factor
+    while halvings < HALVINGS:
+        foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, round, parts))
         foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
         if degree > FEW:
             foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
@@ -257,18 +245,17 @@ def improve(g, slots, degree, sets, seed, weight, now, then):
             foreach(now, find_gain, g, slots, factor, where=has_most)
             foreach(now, choose, g, slots, seed, factor, where=has_most)
             foreach(slots, clear)
-        foreach(now, move, g, then, round, where=lambda p: p.active and p.wants)
-        foreach(then, add_change, found, round, 1, where=lambda p: p.moved == round)
+        foreach(now, move, g, round, where=lambda p: p.wants)
+        foreach(now, add_change, found, round, 1, where=lambda p: p.wants)
         measure(g, found, weight)
         if not found.value >= found.before + GAIN:
             halvings += 1
-            share = share // 2
+            parts *= 2
         if found.value < found.before:
-            foreach(then, add_change, found, round, -1, where=lambda p: p.moved == round)
-            foreach(then, undo, g, where=lambda p: p.moved == round)
+            foreach(now, add_change, found, round, -1, where=lambda p: p.wants)
+            foreach(now, undo, g, where=lambda p: p.wants)
             foreach(found, restore)
-        now, then = then, now
-        then.clear()
+        now.clear()
         round += 1
     foreach(g.edges, unite, sets)
     foreach(g.points, take_root, sets)
@@ -285,9 +272,8 @@ def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any
     g, n = rows.graph, len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
-    lists = [Collection(g.points, capacity=n) for _ in range(2)]
     weight = Weight(f64(share), f64(resolution * share))
-    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, *lists)
+    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, Collection(g.points, capacity=n))
     return g.points.label.array[:n], float(raised)
 
 
