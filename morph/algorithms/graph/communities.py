@@ -25,6 +25,7 @@ from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
+PARTS = 4  # of the vertices, of which a round evaluates one
 FEW, SOME, MANY = 8, 64, 1024  # arcs whose labels fit shared arrays of twice as many slots
 
 
@@ -125,11 +126,11 @@ def has_most(p):
 
 
 @func
-def is_next(p, seed, round, parts):
-    """Whether a vertex that is due is in the part of a round; ``parts`` rounds have all parts."""
+def is_next(p, seed, cycle, part, parts):
+    """Whether a vertex is due, and in this part of the vertices; each cycle draws the parts."""
     if p.due == 0:
         return False
-    return random_u32(seed, p.id, round // parts) % u32(parts) == u32(round % parts)
+    return random_u32(seed, p.id, cycle) % u32(parts) == u32(part)
 
 
 @kernel

@@ -2,8 +2,9 @@
 
 Each vertex starts with a unique label, and adopts the label of largest total weight among its
 neighbours (Raghavan, Albert, Kumara, Physical Review E 2007); ties are broken by an order drawn
-from the seed.  All decisions of a round use the labels from before the round.  In the first rounds,
-a hash of the vertex and the round selects about half of the vertices, which may move.  In later
+from the seed.  All decisions of a round use the labels from before the round.  A vertex is
+evaluated again if a neighbour has adopted another label than its own.  The first rounds evaluate
+one of `PARTS` random parts of the vertices after the other, in the order of the vertices.  In later
 rounds a vertex keeps its label unless another has more weight, and moves only if it precedes, in a
 random order of the round, all neighbours that can move; as no two neighbours move, every move
 increases the weight of edges between equal labels.  This weight is an integer and bounded, so the
@@ -12,7 +13,7 @@ colouring).
 
 At the end, labels whose vertices are not connected are divided into connected components; the label
 of a vertex still has the largest weight among its neighbours.  One launch.  The time of a round is
-proportional to the edges of vertices that can move or had a neighbour that moved.
+proportional to the edges of vertices that it evaluates; the first rounds also scan all vertices.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -22,6 +23,7 @@ from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_devic
 from morph.algorithms.graph.communities import (
     FEW,
     MANY,
+    PARTS,
     SOME,
     Communities,
     add_inside,
@@ -51,8 +53,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_max, bool_, i32, i64, random_u32, shared, static, u64
 
-FIRST = 16  # rounds in which neighbours may move at the same time, and
-PARTS = 4  # each of which evaluates a part of the vertices
+FIRST = 4 * PARTS  # rounds that evaluate parts, in which neighbours may move at the same time
 NONE = -1
 
 
@@ -135,25 +136,32 @@ def find_blocker(p, seed, round):
 
 @kernel
 def move(p):
-    """Adopt the best label; the neighbours are due."""
     p.label = label_of(p.best)
+
+
+@kernel
+def spread(p):
+    """Neighbours with other labels than a vertex that moved are due."""
     p.wants = False
     for t in p.outnbrs:
-        t.due = 1  # race: all write the same
+        if t.label != p.label:
+            t.due = 1  # race: all write the same
 
 
 @kernel
 def move_apart(p, then):
-    """Adopt the best label unless blocked; enqueue the neighbours, or the blocked vertex."""
+    """Adopt the best label unless blocked; enqueue other neighbours, or the blocked vertex."""
     if p.blocked:
         if atomic_max(p.due, 1) == 0:
             then.add(p)
     else:
-        p.label = label_of(p.best)
+        label = label_of(p.best)
+        p.label = label
         p.wants = False
         for t in p.outnbrs:
-            if atomic_max(t.due, 1) == 0:
-                then.add(t)
+            if t.label != label:  # no neighbour moves
+                if atomic_max(t.due, 1) == 0:
+                    then.add(t)
 
 
 @program
@@ -163,7 +171,12 @@ def propagate(g, slots, degree, sets, seed, now, then):
     round = 0
     while round <= FIRST or not now.empty:
         if round < FIRST:
-            foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, round, PARTS))
+            foreach(
+                g.points,
+                enlist,
+                now,
+                where=lambda p: is_next(p, seed, round // PARTS, round % PARTS, PARTS),
+            )
         elif round == FIRST:
             foreach(g.points, enlist, now, where=lambda p: p.due > 0)
         foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
@@ -178,6 +191,7 @@ def propagate(g, slots, degree, sets, seed, now, then):
             foreach(slots, clear)
         if round < FIRST:
             foreach(now, move, where=lambda p: p.wants)
+            foreach(now, spread, where=lambda p: p.wants)
         else:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
             foreach(now, move_apart, then, where=lambda p: p.wants)

@@ -1,13 +1,13 @@
 """Communities of large modularity, by a parallel Louvain method, with connected communities.
 
 Vertices move to the neighbouring community with the largest gain of modularity (Blondel, Guillaume,
-Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  All
-moves of a round are selected from the communities before the round, by a hash table per vertex
-(like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
-fraction of the vertices that is evaluated; the others are enqueued for the next round.  A vertex is
-evaluated again if it or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that
-does not increase the modularity is rolled back, and halves the fraction; a level ends after
-`HALVINGS` rounds of too little gain, so every run terminates.
+Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  A
+cycle of rounds evaluates the vertices in `PARTS` random parts, one after the other; all moves of a
+round are selected from the communities before the round, by a hash table per vertex (like Naim,
+Manne, Halappanavar, Tumeo, 2017).  A vertex is evaluated again if a neighbour has moved to another
+community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019).  A round
+that decreases the modularity is rolled back.  A cycle of too little gain doubles the number of
+parts; a level ends after `HALVINGS` such cycles, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
@@ -31,6 +31,7 @@ from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_devic
 from morph.algorithms.graph.communities import (
     FEW,
     MANY,
+    PARTS,
     SOME,
     Communities,
     Pairs,
@@ -74,9 +75,8 @@ from morph.prelude import (
 )
 from morph.runtime.device import Device
 
-PARTS = 2  # of the vertices, one of which is evaluated in a round; twice as many after a halving
-HALVINGS = 2
-GAIN = 1e-5  # least gain of modularity of a round
+HALVINGS = 2  # of the parts that move at the same time, each after a cycle of too little gain
+GAIN = 1e-5  # least gain of modularity of a cycle
 ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
@@ -164,15 +164,13 @@ def choose(p, g, slots, seed, factor):
 
 @kernel
 def move(p, g, round):
-    """Join the best community; the neighbours are due."""
+    """Join the best community."""
     before, label = p.label, label_of(p.best)
     p.before = before
     p.label = label
     p.moved = i32(round)
     atomic_sub(g.points[before].total, p.strength)
     atomic_add(g.points[label].total, p.strength)
-    for t in p.outnbrs:
-        t.due = 1  # race: all write the same
 
 
 @kernel
@@ -183,18 +181,35 @@ def undo(p, g):
     p.due = 1
 
 
+@func
+def change_by(a, p, t, round):
+    """Return the change of the weight within communities by an arc of a vertex that moved."""
+    moved = t.moved == round
+    before = t.before if moved else t.label
+    gained = i64(t.label == p.label) - i64(before == p.before)
+    return gained * a.weight if moved else 2 * gained * a.weight  # else both arcs
+
+
 @kernel
-def add_change(p, found, round, sign):
-    """Add the change of the weight within communities by a move, times ``sign``."""
+def add_change(p, found, round):
+    """Add the change by a move; neighbours in other communities are due (Traag et al. 2019)."""
     change = i64(0)
     for a in p.outedges:
         t = a.dst
-        moved = t.moved == round
-        before = t.before if moved else t.label
-        gained = i64(t.label == p.label) - i64(before == p.before)
-        change += gained * a.weight if moved else 2 * gained * a.weight  # else both arcs
+        change += change_by(a, p, t, round)
+        if t.label != p.label:
+            t.due = 1  # race: all write the same
     if change != 0:
-        atomic_add(found.inside, sign * change)
+        atomic_add(found.inside, change)
+
+
+@kernel
+def subtract_change(p, found, round):
+    change = i64(0)
+    for a in p.outedges:
+        change += change_by(a, p, a.dst, round)
+    if change != 0:
+        atomic_sub(found.inside, change)
 
 
 @kernel
@@ -232,31 +247,35 @@ def improve(g, slots, degree, sets, seed, weight, now):
     foreach(g.edges, add_inside, found)
     measure(g, found, weight)
     first = found.value
-    round, halvings, parts, factor = 0, 0, PARTS, weight.factor
+    round, cycle, halvings, parts, factor = 0, 0, 0, PARTS, weight.factor
     while halvings < HALVINGS:
-        foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, round, parts))
-        foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
-        if degree > FEW:
-            foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
-        if degree > SOME:
-            foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
-        if degree > MANY:
-            foreach(now, tabulate, slots, where=has_most)
-            foreach(now, find_gain, g, slots, factor, where=has_most)
-            foreach(now, choose, g, slots, seed, factor, where=has_most)
-            foreach(slots, clear)
-        foreach(now, move, g, round, where=lambda p: p.wants)
-        foreach(now, add_change, found, round, 1, where=lambda p: p.wants)
-        measure(g, found, weight)
-        if not found.value >= found.before + GAIN:
+        start, part = found.value, 0
+        while part < parts:
+            foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, cycle, part, parts))
+            foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
+            if degree > FEW:
+                foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
+            if degree > SOME:
+                foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
+            if degree > MANY:
+                foreach(now, tabulate, slots, where=has_most)
+                foreach(now, find_gain, g, slots, factor, where=has_most)
+                foreach(now, choose, g, slots, seed, factor, where=has_most)
+                foreach(slots, clear)
+            foreach(now, move, g, round, where=lambda p: p.wants)
+            foreach(now, add_change, found, round, where=lambda p: p.wants)
+            measure(g, found, weight)
+            if found.value < found.before:
+                foreach(now, subtract_change, found, round, where=lambda p: p.wants)
+                foreach(now, undo, g, where=lambda p: p.wants)
+                foreach(found, restore)
+            now.clear()
+            part += 1
+            round += 1
+        if not found.value >= start + GAIN:
             halvings += 1
             parts *= 2
-        if found.value < found.before:
-            foreach(now, add_change, found, round, -1, where=lambda p: p.wants)
-            foreach(now, undo, g, where=lambda p: p.wants)
-            foreach(found, restore)
-        now.clear()
-        round += 1
+        cycle += 1
     foreach(g.edges, unite, sets)
     foreach(g.points, take_root, sets)
     return found.value - first
@@ -273,7 +292,9 @@ def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     weight = Weight(f64(share), f64(resolution * share))
-    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, Collection(g.points, capacity=n))
+    raised = improve(
+        *rows, Set(g.points), u64(seed % 2**64), weight, Collection(g.points, capacity=n)
+    )
     return g.points.label.array[:n], float(raised)
 
 
