@@ -18,8 +18,9 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
+from morph.operators.hashing import mix32, mix64
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, random_u32, u32
+from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, u32, u64
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 
@@ -128,9 +129,7 @@ def has_most(p):
 @func
 def is_next(p, seed, cycle, part, parts):
     """Whether a vertex is due, and in this part of the vertices; each cycle draws the parts."""
-    if p.due == 0:
-        return False
-    return random_u32(seed, p.id, cycle) % u32(parts) == u32(part)
+    return p.due > 0 and word_of(p.id, seed, cycle + 1) % u32(parts) == u32(part)
 
 
 @kernel
@@ -139,9 +138,15 @@ def enlist(p, now):
 
 
 @func
+def word_of(v, seed, round):
+    """Return a random word of a vertex, which differs from those of all others in a round."""
+    return mix32(u32(v) ^ u32(mix64(seed + u64(round) * 0x9E3779B97F4A7C15)))
+
+
+@func
 def order_of(seed, label):
     """Return a key that orders labels at random, and whose low bits are the label."""
-    return i64(random_u32(seed, label) >> 1) << 32 | i64(label)
+    return i64(word_of(label, seed, 0) >> u32(1)) << 32 | i64(label)
 
 
 @func

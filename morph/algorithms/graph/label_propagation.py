@@ -46,12 +46,13 @@ from morph.algorithms.graph.communities import (
     tabulate,
     take_root,
     unite,
+    word_of,
 )
 from morph.data.collection import Collection, Set
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_max, bool_, i32, i64, random_u32, shared, static, u64
+from morph.prelude import atomic_max, bool_, i32, i64, shared, static, u64
 
 FIRST = 4 * PARTS  # rounds that evaluate parts, in which neighbours may move at the same time
 NONE = -1
@@ -123,8 +124,7 @@ def choose(p, slots, seed, round):
 @func
 def precedes(t, p, seed, round):
     """Whether vertex ``t`` precedes ``p`` in the order of a round."""
-    a, b = random_u32(seed, t.id, round), random_u32(seed, p.id, round)
-    return a < b or (a == b and t.id < p.id)
+    return word_of(t.id, seed, round) < word_of(p.id, seed, round)
 
 
 @kernel
