@@ -162,7 +162,7 @@ def test_extreme_weights(target, weight):
     kind = {2**64 - 1: np.uint64, 2**63 - 1: np.int64}.get(weight, np.float64)
     g = morph.Graph.from_edges(*ends, weight=np.full(7, weight, kind), device=target)
     for function in (morph.label_propagation, morph.louvain):
-        found = function(g)
+        found = function(g, seed=1)  # with other seeds labels may spread to both triangles
         assert host(found.label).tolist() == [0, 0, 0, 3, 3, 3]
         assert abs(found.modularity - 5 / 14) < 1e-14
         validate.label_propagation(g, found.label, found.modularity)

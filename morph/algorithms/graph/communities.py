@@ -48,7 +48,7 @@ class Communities(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Edges: ``low <= high``, int32, each pair once, and their weights, int64."""
+    """Edges: ``low <= high``, int32, and their weights, int64."""
 
     low: Any
     high: Any
@@ -221,28 +221,30 @@ def integer_weights(graph: Graph, pick: Any) -> Any:
 
 def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
     """Return each pair of adjacent points once, with the sum of its weights."""
-    keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
+    low, high = xp.minimum(a, b).astype(np.int64), xp.maximum(a, b)
+    width = int(high.max()).bit_length() if high.size else 0
+    keys = low << width | high
     order = argsort(keys)
     keys, sums = keys[order], xp.cumsum(weight[order])
     last = xp.ones(keys.size, bool)
     last[:-1] = keys[1:] != keys[:-1]
     keys, sums = keys[last], sums[last]
     sums[1:] -= sums[:-1].copy()
-    return Pairs((keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), sums)
+    return Pairs((keys >> width).astype(np.int32), (keys & (1 << width) - 1).astype(np.int32), sums)
 
 
 def integer_pairs(graph: Graph) -> Pairs:
     """Return the pairs of adjacent points, directions ignored, with integer weights.
 
-    The two arcs of an edge of an undirected graph count once.
+    The two arcs of an edge of an undirected graph count once; its parallel edges are not merged.
     """
     m, pick = len(graph.edges), live_edges(graph)
     weight = integer_weights(graph, pick)
     src, dst = graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
-    if not graph.directed:
-        once = src <= dst
-        src, dst, weight = src[once], dst[once], weight[once]
-    return merged(graph.device.xp, src, dst, weight)
+    if graph.directed:
+        return merged(graph.device.xp, src, dst, weight)
+    once = src <= dst
+    return Pairs(src[once], dst[once], weight[once])
 
 
 def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:

@@ -311,7 +311,8 @@ def _levels(
     if raised < least:
         return label, -math.inf
     while True:
-        roots, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
+        root = part == xp.arange(len(part))  # the least vertex of a community is its label
+        roots, place = part[root], (xp.cumsum(root) - 1)[part]
         if first is not None and len(roots) == len(part):
             return first[of], modularity_of(device, pairs, len(part), resolution)
         first, of = (roots, place) if first is None else (first[roots], place[of])
