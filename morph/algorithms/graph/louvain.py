@@ -76,7 +76,7 @@ from morph.prelude import (
 from morph.runtime.device import Device
 
 HALVINGS = 2  # of the parts that move at the same time, each after a cycle of too little gain
-GAIN = 1e-5  # least gain of modularity of a cycle
+GAIN = 1e-4  # least gain of modularity of a cycle
 ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
@@ -239,6 +239,20 @@ def measure(g, found, weight):
 
 
 @program
+def find_moves(now, g, slots, degree, seed, factor):
+    foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
+    if degree > FEW:
+        foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
+    if degree > SOME:
+        foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
+    if degree > MANY:
+        foreach(now, tabulate, slots, where=has_most)
+        foreach(now, find_gain, g, slots, factor, where=has_most)
+        foreach(now, choose, g, slots, seed, factor, where=has_most)
+        foreach(slots, clear)
+
+
+@program
 def improve(g, slots, degree, sets, seed, weight, now):
     """Move vertices between communities while the modularity increases; return by how much."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
@@ -249,28 +263,20 @@ def improve(g, slots, degree, sets, seed, weight, now):
     first = found.value
     round, cycle, halvings, parts, factor = 0, 0, 0, PARTS, weight.factor
     while halvings < HALVINGS:
-        start, part = found.value, 0
-        while part < parts:
+        start, end = found.value, round + parts
+        while round < end:
+            part = end - round - 1
             foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, cycle, part, parts))
-            foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
-            if degree > FEW:
-                foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
-            if degree > SOME:
-                foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
-            if degree > MANY:
-                foreach(now, tabulate, slots, where=has_most)
-                foreach(now, find_gain, g, slots, factor, where=has_most)
-                foreach(now, choose, g, slots, seed, factor, where=has_most)
-                foreach(slots, clear)
-            foreach(now, move, g, round, where=lambda p: p.wants)
-            foreach(now, add_change, found, round, where=lambda p: p.wants)
-            measure(g, found, weight)
-            if found.value < found.before:
-                foreach(now, subtract_change, found, round, where=lambda p: p.wants)
-                foreach(now, undo, g, where=lambda p: p.wants)
-                foreach(found, restore)
-            now.clear()
-            part += 1
+            if not now.empty:
+                find_moves(now, g, slots, degree, seed, factor)
+                foreach(now, move, g, round, where=lambda p: p.wants)
+                foreach(now, add_change, found, round, where=lambda p: p.wants)
+                measure(g, found, weight)
+                if found.value < found.before:
+                    foreach(now, subtract_change, found, round, where=lambda p: p.wants)
+                    foreach(now, undo, g, where=lambda p: p.wants)
+                    foreach(found, restore)
+                now.clear()
             round += 1
         if not found.value >= start + GAIN:
             halvings += 1
