@@ -48,7 +48,7 @@ class Communities(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Edges: ``low <= high``, int32, and their weights, int64."""
+    """Edges that are no self-loops: ``low < high``, int32, and their weights, int64."""
 
     low: Any
     high: Any
@@ -181,6 +181,11 @@ def take_root(p, sets):
 
 
 @kernel
+def clear_total(p):
+    p.total = 0
+
+
+@kernel
 def add_to_community(p, g):
     atomic_add(g.points[p.label].total, p.strength)
 
@@ -233,28 +238,40 @@ def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
     return Pairs((keys >> width).astype(np.int32), (keys & (1 << width) - 1).astype(np.int32), sums)
 
 
-def integer_pairs(graph: Graph) -> Pairs:
-    """Return the pairs of adjacent points, directions ignored, with integer weights.
+def integer_pairs(graph: Graph) -> tuple[Pairs, Any]:
+    """Return the pairs of adjacent points, and twice the weight of each point's self-loops.
 
-    The two arcs of an edge of an undirected graph count once; its parallel edges are not merged.
+    Weights are integers, and directions ignored.  The two arcs of an edge of an undirected graph
+    count once; its parallel edges are not merged.
     """
-    m, pick = len(graph.edges), live_edges(graph)
+    xp, m, pick = graph.device.xp, len(graph.edges), live_edges(graph)
     weight = integer_weights(graph, pick)
     src, dst = graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
-    if graph.directed:
-        return merged(graph.device.xp, src, dst, weight)
-    once = src <= dst
-    return Pairs(src[once], dst[once], weight[once])
+    loops, twice = src == dst, xp.zeros(len(graph.points), np.int64)
+    if loops.any():
+        of = merged(xp, src[loops], src[loops], weight[loops])
+        twice[of.low] = 2 * of.weight
+    apart = ~loops if graph.directed else src < dst
+    ends = src[apart], dst[apart], weight[apart]
+    return merged(xp, *ends) if graph.directed else Pairs(*ends), twice
 
 
-def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:
+def rows_of_graph(graph: Graph, **columns: Any) -> tuple[Rows, Pairs]:
+    """Return `rows_of_pairs` of a graph, and the pairs."""
+    pairs, twice = integer_pairs(graph)
+    rows = rows_of_pairs(graph.device, pairs, twice, **columns)
+    foreach(rows.graph.edges, add_arc)
+    return rows, pairs
+
+
+def rows_of_pairs(device: Device, pairs: Pairs, strength: Any, **columns: Any) -> Rows:
     """Make the graph with both arcs of these pairs, and the hash tables.
 
-    A self-loop has no arc; its weight counts twice in the vertex's ``strength``.  The vertices get
-    the further ``columns``.
+    ``strength``, shape (n,), has the total weight of each vertex, in which self-loops count twice.
+    The vertices get the further ``columns``.
     """
-    xp, apart = device.xp, pairs.low != pairs.high
-    low, high, weight = (x[apart] for x in pairs)
+    xp, n = device.xp, len(strength)
+    low, high, weight = pairs
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
     columns |= {
@@ -268,8 +285,7 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:
     in_memory = xp.where(degree > MANY, degree, 0)
     made.points.first_arc.array[:n] = offsets[:-1]
     made.points.first.array[:n] = xp.cumsum(in_memory) - in_memory
-    made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
-    foreach(made.edges, add_arc)
+    made.points.strength.array[:n] = strength
     slots = Table("slots", device, key=vec(i32, 2), sum=vec(i64, 2))
     slots.extend(int(in_memory.sum()) if largest > MANY else 0)
     return Rows(made, slots, largest)
@@ -293,13 +309,10 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
     return inside / whole - resolution * float(np.square(share).sum())  # `@` starts BLAS's threads
 
 
-def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:
-    """Return the modularity of the partition into single vertices."""
-    low, high, weight = (np.asarray(device.to_host(x)) for x in pairs)
-    total = np.zeros(n, np.int64)
-    for end in (low, high):
-        np.add.at(total, end, weight)
-    return modularity(2 * int(weight[low == high].sum()), total, resolution)
+def modularity_of(device: Device, pairs: Pairs, strength: Any, resolution: float) -> float:
+    """Return the modularity of the partition into single vertices, of these strengths."""
+    total = np.asarray(device.to_host(strength))
+    return modularity(int(total.sum()) - 2 * int(pairs.weight.sum()), total, resolution)
 
 
 def communities(graph: Graph, label: Any, value: float) -> Communities:

@@ -36,12 +36,11 @@ from morph.algorithms.graph.communities import (
     has_many,
     has_most,
     has_some,
-    integer_pairs,
     is_next,
     label_of,
     modularity,
     order_of,
-    rows_of_pairs,
+    rows_of_graph,
     slots_of,
     tabulate,
     take_root,
@@ -241,12 +240,11 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     """
     seed = checked_seed(seed)
     with graph.device.active():
-        pairs, n = integer_pairs(graph), len(graph.points)
-        rows = rows_of_pairs(graph.device, n, pairs, most=i64, own=i64, blocked=bool_)
-        points = rows.graph.points
+        rows, pairs = rows_of_graph(graph, most=i64, own=i64, blocked=bool_)
+        points, n = rows.graph.points, len(graph.points)
         lists = [Collection(points, capacity=n) for _ in range(2)]
         inside = propagate(*rows, Set(points), u64(seed % 2**64), *lists)
-        inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())
         total = graph.device.to_host(points.total.array[:n])
+        inside += int(total.sum()) - 2 * int(pairs.weight.sum())  # self-loops
         label = points.label.array[:n]
         return communities(graph, label, modularity(int(inside), total))

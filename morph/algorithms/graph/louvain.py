@@ -40,18 +40,19 @@ from morph.algorithms.graph.communities import (
     add_label,
     add_to_community,
     clear,
+    clear_total,
     communities,
     enlist,
     has_few,
     has_many,
     has_most,
     has_some,
-    integer_pairs,
     is_next,
     label_of,
     merged,
     modularity_of,
     order_of,
+    rows_of_graph,
     rows_of_pairs,
     slots_of,
     tabulate,
@@ -73,7 +74,6 @@ from morph.prelude import (
     static,
     u64,
 )
-from morph.runtime.device import Device
 
 HALVINGS = 2  # of the parts that move at the same time, each after a cycle of too little gain
 GAIN = 1e-4  # least gain of modularity of a cycle
@@ -81,6 +81,7 @@ ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
+COLUMNS: dict[str, Any] = {"before": i32, "moved": i32, "most": f64}  # of vertices
 
 
 class Weight(NamedTuple):
@@ -284,12 +285,9 @@ def improve(g, slots, degree, sets, seed, weight, now):
         cycle += 1
     foreach(g.edges, unite, sets)
     foreach(g.points, take_root, sets)
+    foreach(g.points, clear_total)
+    foreach(g.points, add_to_community, g)
     return found.value - first
-
-
-def _level(device: Device, n: int, pairs: Pairs) -> Rows:
-    """Make the graph of a level, with the columns of `improve`."""
-    return rows_of_pairs(device, n, pairs, before=i32, moved=i32, most=f64)
 
 
 def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any, float]:
@@ -298,9 +296,8 @@ def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     weight = Weight(f64(share), f64(resolution * share))
-    raised = improve(
-        *rows, Set(g.points), u64(seed % 2**64), weight, Collection(g.points, capacity=n)
-    )
+    now = Collection(g.points, capacity=n)
+    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, now)
     return g.points.label.array[:n], float(raised)
 
 
@@ -312,19 +309,23 @@ def _levels(
     ``finest`` is the first level, which later calls use again.  If its moves gain less than
     ``least``, the modularity returned is minus infinity.
     """
-    device, first, of = finest.graph.device, None, None
+    device, rows, first, of = finest.graph.device, finest, None, None
     xp, (part, raised) = device.xp, _improved(finest, label, resolution, seed)
     if raised < least:
         return label, -math.inf
     while True:
         root = part == xp.arange(len(part))  # the least vertex of a community is its label
         roots, place = part[root], (xp.cumsum(root) - 1)[part]
-        if first is not None and len(roots) == len(part):
-            return first[of], modularity_of(device, pairs, len(part), resolution)
-        first, of = (roots, place) if first is None else (first[roots], place[of])
-        pairs = merged(xp, place[pairs.low], place[pairs.high], pairs.weight)
+        strength = rows.graph.points.total.array[roots]
+        if of is not None and len(roots) == len(part):
+            return first[of], modularity_of(device, pairs, strength, resolution)
+        first, of = (roots, place) if of is None else (first[roots], place[of])
+        low, high = place[pairs.low], place[pairs.high]
+        apart = low != high
+        pairs = merged(xp, low[apart], high[apart], pairs.weight[apart])
         labels = xp.arange(len(roots), dtype=np.int32)
-        part, _ = _improved(_level(device, len(roots), pairs), labels, resolution, seed)
+        rows = rows_of_pairs(device, pairs, strength, **COLUMNS)
+        part, _ = _improved(rows, labels, resolution, seed)
 
 
 @of_graph_on_one_device
@@ -367,9 +368,8 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
     seed = checked_seed(seed)
     device, gamma = graph.device, float(resolution)
     with device.active():
-        pairs = integer_pairs(graph)
+        finest, pairs = rows_of_graph(graph, **COLUMNS)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
-        finest = _level(device, len(label), pairs)
         label, value = _levels(finest, pairs, label, gamma, seed, -math.inf)
         while True:
             again, raised = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
