@@ -128,8 +128,8 @@ def has_most(p):
 
 @func
 def is_next(p, seed, cycle, part, parts):
-    """Whether a vertex is due, and in this part of the vertices; each cycle draws the parts."""
-    return p.due > 0 and word_of(p.id, seed, cycle + 1) % u32(parts) == u32(part)
+    """Whether a vertex is active, and in this part of the vertices; each cycle draws the parts."""
+    return p.active > 0 and word_of(p.id, seed, cycle + 1) % u32(parts) == u32(part)
 
 
 @kernel
@@ -275,7 +275,7 @@ def rows_of_pairs(device: Device, pairs: Pairs, strength: Any, **columns: Any) -
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
     columns |= {
-        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "due": i32,
+        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "active": i32,
         "best": i64, "wants": bool_,
     }  # fmt: skip
     made.points.add_columns({name: (dtype, None) for name, dtype in columns.items()})

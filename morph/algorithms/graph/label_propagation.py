@@ -60,7 +60,7 @@ NONE = -1
 @kernel
 def begin(p):
     p.label = p.id
-    p.due = i32(p.out_degree > 0)
+    p.active = i32(p.out_degree > 0)
 
 
 @func
@@ -88,7 +88,7 @@ def find_label(p, seed, round, size: static):
     p.best = best
     p.wants = wants_to_move(p, round, most, own, best)
     p.blocked = False
-    p.due = 0
+    p.active = 0
 
 
 @kernel
@@ -104,7 +104,7 @@ def find_most(p, slots):
     p.most = most
     p.own = own
     p.blocked = False
-    p.due = 0
+    p.active = 0
 
 
 @kernel
@@ -140,18 +140,18 @@ def move(p):
 
 @kernel
 def spread(p):
-    """Neighbours with other labels than a vertex that moved are due."""
+    """Neighbours with other labels than a vertex that moved become active."""
     p.wants = False
     for t in p.outnbrs:
         if t.label != p.label:
-            t.due = 1  # race: all write the same
+            t.active = 1  # race: all write the same
 
 
 @kernel
 def move_apart(p, then):
     """Adopt the best label unless blocked; enqueue other neighbours, or the blocked vertex."""
     if p.blocked:
-        if atomic_max(p.due, 1) == 0:
+        if atomic_max(p.active, 1) == 0:
             then.add(p)
     else:
         label = label_of(p.best)
@@ -159,7 +159,7 @@ def move_apart(p, then):
         p.wants = False
         for t in p.outnbrs:
             if t.label != label:  # no neighbour moves
-                if atomic_max(t.due, 1) == 0:
+                if atomic_max(t.active, 1) == 0:
                     then.add(t)
 
 
@@ -177,7 +177,7 @@ def propagate(g, slots, degree, sets, seed, now, then):
                 where=lambda p: is_next(p, seed, round // PARTS, round % PARTS, PARTS),
             )
         elif round == FIRST:
-            foreach(g.points, enlist, now, where=lambda p: p.due > 0)
+            foreach(g.points, enlist, now, where=lambda p: p.active > 0)
         foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
         if degree > FEW:
             foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")

@@ -93,7 +93,7 @@ class Weight(NamedTuple):
 
 @kernel
 def begin(p):
-    p.due = i32(p.out_degree > 0)
+    p.active = i32(p.out_degree > 0)
     p.moved = -1
     p.total = 0
 
@@ -129,7 +129,7 @@ def find_best(p, g, seed, factor, size: static):
                     best = max(best, order_of(seed, c))
     p.best = best
     p.wants = wants
-    p.due = 0
+    p.active = 0
 
 
 @kernel
@@ -146,7 +146,7 @@ def find_gain(p, g, slots, factor):
                 most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
-    p.due = 0
+    p.active = 0
 
 
 @kernel
@@ -179,7 +179,7 @@ def undo(p, g):
     atomic_sub(g.points[p.label].total, p.strength)
     atomic_add(g.points[p.before].total, p.strength)
     p.label = p.before
-    p.due = 1
+    p.active = 1
 
 
 @func
@@ -193,13 +193,13 @@ def change_by(a, p, t, round):
 
 @kernel
 def add_change(p, found, round):
-    """Add the change by a move; neighbours in other communities are due (Traag et al. 2019)."""
+    """Add the change by a move; activate neighbours in other communities (Traag et al. 2019)."""
     change = i64(0)
     for a in p.outedges:
         t = a.dst
         change += change_by(a, p, t, round)
         if t.label != p.label:
-            t.due = 1  # race: all write the same
+            t.active = 1  # race: all write the same
     if change != 0:
         atomic_add(found.inside, change)
 
