@@ -168,6 +168,19 @@ def test_extreme_weights(target, weight):
         validate.label_propagation(g, found.label, found.modularity)
 
 
+@pytest.mark.parametrize("symmetrize", [False, True])
+def test_parallel_edges_and_self_loops_add_up(target, symmetrize):
+    ends = np.array([0, 0, 0, 0, 1, 3, 3, 4, 5, 4, 2]), np.array([0, 0, 1, 1, 2, 4, 4, 5, 3, 4, 3])
+    weight = np.arange(1.0, 12)
+    g = morph.Graph.from_edges(*ends, weight=weight, symmetrize=symmetrize, device=target)
+    for function in (morph.label_propagation, morph.louvain):
+        found = function(g)
+        whole = nx.MultiGraph()
+        whole.add_weighted_edges_from(zip(*(x.tolist() for x in (*ends, weight)), strict=True))
+        sets = [set(np.flatnonzero(host(found.label) == x)) for x in set(host(found.label))]
+        assert abs(found.modularity - nx.community.modularity(whole, sets)) < 1e-12
+
+
 def test_edges_of_no_weight_join_nothing(target):
     g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=[0, 3, 0], device=target)
     assert host(morph.label_propagation(g).label).tolist() == [0, 1, 1, 3]

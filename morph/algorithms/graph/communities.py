@@ -18,13 +18,15 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
+from morph.operators.hashing import mix32, mix64
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, random_u32, u32
+from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, u32, u64
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
+PARTS = 4  # of the vertices, of which a round evaluates one
 FEW, SOME, MANY = 8, 64, 1024  # arcs whose labels fit shared arrays of twice as many slots
 
 
@@ -46,7 +48,7 @@ class Communities(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Edges: ``low <= high``, int32, each pair once, and their weights, int64."""
+    """Edges that are no self-loops: ``low < high``, int32, and their weights, int64."""
 
     low: Any
     high: Any
@@ -105,37 +107,46 @@ def add_label(keys, sums, slots, label, weight):
 
 @func
 def has_few(p):
-    """Whether a vertex is active in this round, and has few arcs."""
-    return p.active and p.out_degree <= FEW
+    return p.out_degree <= FEW
 
 
 @func
 def has_some(p):
-    return p.active and FEW < p.out_degree <= SOME
+    return FEW < p.out_degree <= SOME
 
 
 @func
 def has_many(p):
-    return p.active and SOME < p.out_degree <= MANY
+    return SOME < p.out_degree <= MANY
 
 
 @func
 def has_most(p):
-    """Whether a vertex is active, and has its hash table in memory."""
-    return p.active and p.out_degree > MANY
+    """Whether a vertex has its hash table in memory."""
+    return p.out_degree > MANY
 
 
 @func
-def defer(p, then, round):
-    """Enqueue a vertex that is not active for the next round."""
-    p.listed = i32(round + 1)
-    then.add(p)
+def is_next(p, seed, cycle, part, parts):
+    """Whether a vertex is active, and in this part of the vertices; each cycle draws the parts."""
+    return p.active > 0 and word_of(p.id, seed, cycle + 1) % u32(parts) == u32(part)
+
+
+@kernel
+def enlist(p, now):
+    now.add(p)
+
+
+@func
+def word_of(v, seed, round):
+    """Return a random word of a vertex, which differs from those of all others in a round."""
+    return mix32(u32(v) ^ u32(mix64(seed + u64(round) * 0x9E3779B97F4A7C15)))
 
 
 @func
 def order_of(seed, label):
     """Return a key that orders labels at random, and whose low bits are the label."""
-    return i64(random_u32(seed, label) >> 1) << 32 | i64(label)
+    return i64(word_of(label, seed, 0) >> u32(1)) << 32 | i64(label)
 
 
 @func
@@ -167,6 +178,11 @@ def unite(a, sets):
 def take_root(p, sets):
     """Label a vertex by the smallest vertex of its set."""
     p.label = sets.find(p).id
+
+
+@kernel
+def clear_total(p):
+    p.total = 0
 
 
 @kernel
@@ -210,43 +226,57 @@ def integer_weights(graph: Graph, pick: Any) -> Any:
 
 def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
     """Return each pair of adjacent points once, with the sum of its weights."""
-    keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
+    low, high = xp.minimum(a, b).astype(np.int64), xp.maximum(a, b)
+    width = int(high.max()).bit_length() if high.size else 0
+    keys = low << width | high
     order = argsort(keys)
     keys, sums = keys[order], xp.cumsum(weight[order])
     last = xp.ones(keys.size, bool)
     last[:-1] = keys[1:] != keys[:-1]
     keys, sums = keys[last], sums[last]
     sums[1:] -= sums[:-1].copy()
-    return Pairs((keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), sums)
+    return Pairs((keys >> width).astype(np.int32), (keys & (1 << width) - 1).astype(np.int32), sums)
 
 
-def integer_pairs(graph: Graph) -> Pairs:
-    """Return the pairs of adjacent points, directions ignored, with integer weights.
+def integer_pairs(graph: Graph) -> tuple[Pairs, Any]:
+    """Return the pairs of adjacent points, and twice the weight of each point's self-loops.
 
-    The two arcs of an edge of an undirected graph count once.
+    Weights are integers, and directions ignored.  The two arcs of an edge of an undirected graph
+    count once; its parallel edges are not merged.
     """
-    m, pick = len(graph.edges), live_edges(graph)
+    xp, m, pick = graph.device.xp, len(graph.edges), live_edges(graph)
     weight = integer_weights(graph, pick)
     src, dst = graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
-    if not graph.directed:
-        once = src <= dst
-        src, dst, weight = src[once], dst[once], weight[once]
-    return merged(graph.device.xp, src, dst, weight)
+    loops, twice = src == dst, xp.zeros(len(graph.points), np.int64)
+    if loops.any():
+        of = merged(xp, src[loops], src[loops], weight[loops])
+        twice[of.low] = 2 * of.weight
+    apart = ~loops if graph.directed else src < dst
+    ends = src[apart], dst[apart], weight[apart]
+    return merged(xp, *ends) if graph.directed else Pairs(*ends), twice
 
 
-def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:
+def rows_of_graph(graph: Graph, **columns: Any) -> tuple[Rows, Pairs]:
+    """Return `rows_of_pairs` of a graph, and the pairs."""
+    pairs, twice = integer_pairs(graph)
+    rows = rows_of_pairs(graph.device, pairs, twice, **columns)
+    foreach(rows.graph.edges, add_arc)
+    return rows, pairs
+
+
+def rows_of_pairs(device: Device, pairs: Pairs, strength: Any, **columns: Any) -> Rows:
     """Make the graph with both arcs of these pairs, and the hash tables.
 
-    A self-loop has no arc; its weight counts twice in the vertex's ``strength``.  The vertices get
-    the further ``columns``.
+    ``strength``, shape (n,), has the total weight of each vertex, in which self-loops count twice.
+    The vertices get the further ``columns``.
     """
-    xp, apart = device.xp, pairs.low != pairs.high
-    low, high, weight = (x[apart] for x in pairs)
+    xp, n = device.xp, len(strength)
+    low, high, weight = pairs
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
     columns |= {
-        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "listed": i32,
-        "best": i64, "wants": bool_, "active": bool_,
+        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "active": i32,
+        "best": i64, "wants": bool_,
     }  # fmt: skip
     made.points.add_columns({name: (dtype, None) for name, dtype in columns.items()})
     offsets = made.adjacency("out")[0]
@@ -255,8 +285,7 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:
     in_memory = xp.where(degree > MANY, degree, 0)
     made.points.first_arc.array[:n] = offsets[:-1]
     made.points.first.array[:n] = xp.cumsum(in_memory) - in_memory
-    made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
-    foreach(made.edges, add_arc)
+    made.points.strength.array[:n] = strength
     slots = Table("slots", device, key=vec(i32, 2), sum=vec(i64, 2))
     slots.extend(int(in_memory.sum()) if largest > MANY else 0)
     return Rows(made, slots, largest)
@@ -280,13 +309,10 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
     return inside / whole - resolution * float(np.square(share).sum())  # `@` starts BLAS's threads
 
 
-def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:
-    """Return the modularity of the partition into single vertices."""
-    low, high, weight = (np.asarray(device.to_host(x)) for x in pairs)
-    total = np.zeros(n, np.int64)
-    for end in (low, high):
-        np.add.at(total, end, weight)
-    return modularity(2 * int(weight[low == high].sum()), total, resolution)
+def modularity_of(device: Device, pairs: Pairs, strength: Any, resolution: float) -> float:
+    """Return the modularity of the partition into single vertices, of these strengths."""
+    total = np.asarray(device.to_host(strength))
+    return modularity(int(total.sum()) - 2 * int(pairs.weight.sum()), total, resolution)
 
 
 def communities(graph: Graph, label: Any, value: float) -> Communities:

@@ -2,8 +2,9 @@
 
 Each vertex starts with a unique label, and adopts the label of largest total weight among its
 neighbours (Raghavan, Albert, Kumara, Physical Review E 2007); ties are broken by an order drawn
-from the seed.  All decisions of a round use the labels from before the round.  In the first rounds,
-a hash of the vertex and the round selects about half of the vertices, which may move.  In later
+from the seed.  All decisions of a round use the labels from before the round.  A vertex is
+evaluated again if a neighbour has adopted another label than its own.  The first rounds evaluate
+one of `PARTS` random parts of the vertices after the other, in the order of the vertices.  In later
 rounds a vertex keeps its label unless another has more weight, and moves only if it precedes, in a
 random order of the round, all neighbours that can move; as no two neighbours move, every move
 increases the weight of edges between equal labels.  This weight is an integer and bounded, so the
@@ -12,7 +13,7 @@ colouring).
 
 At the end, labels whose vertices are not connected are divided into connected components; the label
 of a vertex still has the largest weight among its neighbours.  One launch.  The time of a round is
-proportional to the edges of vertices that can move or had a neighbour that moved.
+proportional to the edges of vertices that it evaluates; the first rounds also scan all vertices.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -22,6 +23,7 @@ from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_devic
 from morph.algorithms.graph.communities import (
     FEW,
     MANY,
+    PARTS,
     SOME,
     Communities,
     add_inside,
@@ -29,51 +31,42 @@ from morph.algorithms.graph.communities import (
     add_to_community,
     clear,
     communities,
-    defer,
+    enlist,
     has_few,
     has_many,
     has_most,
     has_some,
-    integer_pairs,
+    is_next,
     label_of,
     modularity,
     order_of,
-    rows_of_pairs,
+    rows_of_graph,
     slots_of,
     tabulate,
     take_root,
     unite,
+    word_of,
 )
 from morph.data.collection import Collection, Set
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_max, bool_, i32, i64, random_u32, shared, static, u64
+from morph.prelude import atomic_max, bool_, i32, i64, shared, static, u64
 
-HALVES = 8  # rounds in which half of the vertices may move, including neighbours of one another
+FIRST = 4 * PARTS  # rounds that evaluate parts, in which neighbours may move at the same time
 NONE = -1
 
 
 @kernel
-def begin(p, now):
+def begin(p):
     p.label = p.id
-    if p.out_degree > 0:
-        now.add(p)
-
-
-@kernel
-def select(p, then, seed, round):
-    """Draw whether a vertex may move in one of the first rounds; enqueue the others."""
-    active = round >= HALVES or random_u32(seed, p.id, round) & 1 == 1
-    p.active = active
-    if not active:
-        defer(p, then, round)
+    p.active = i32(p.out_degree > 0)
 
 
 @func
 def wants_to_move(p, round, most, own, best):
     """Whether a vertex moves; in the first rounds also to a label of equal weight."""
-    return most > own if round >= HALVES else most > 0 and label_of(best) != p.label
+    return most > own if round >= FIRST else most > 0 and label_of(best) != p.label
 
 
 @kernel
@@ -88,13 +81,14 @@ def find_label(p, seed, round, size: static):
         most = max(most, sums[i])
         if keys[i] == label + 1:
             own += sums[i]
-    if round < HALVES or most > own:
+    if round < FIRST or most > own:
         for i in range(slots):
             if sums[i] == most and keys[i] != 0:
                 best = max(best, order_of(seed, keys[i] - 1))
     p.best = best
     p.wants = wants_to_move(p, round, most, own, best)
     p.blocked = False
+    p.active = 0
 
 
 @kernel
@@ -110,6 +104,7 @@ def find_most(p, slots):
     p.most = most
     p.own = own
     p.blocked = False
+    p.active = 0
 
 
 @kernel
@@ -128,8 +123,7 @@ def choose(p, slots, seed, round):
 @func
 def precedes(t, p, seed, round):
     """Whether vertex ``t`` precedes ``p`` in the order of a round."""
-    a, b = random_u32(seed, t.id, round), random_u32(seed, p.id, round)
-    return a < b or (a == b and t.id < p.id)
+    return word_of(t.id, seed, round) < word_of(p.id, seed, round)
 
 
 @kernel
@@ -140,24 +134,50 @@ def find_blocker(p, seed, round):
 
 
 @kernel
-def move(p, then, round):
-    """Adopt the best label; enqueue the neighbours, and vertices that could not move."""
-    if atomic_max(p.listed, i32(round + 1)) <= round:
-        then.add(p)
-    if not p.blocked:
-        p.label = label_of(p.best)
+def move(p):
+    p.label = label_of(p.best)
+
+
+@kernel
+def spread(p):
+    """Neighbours with other labels than a vertex that moved become active."""
+    p.wants = False
+    for t in p.outnbrs:
+        if t.label != p.label:
+            t.active = 1  # race: all write the same
+
+
+@kernel
+def move_apart(p, then):
+    """Adopt the best label unless blocked; enqueue other neighbours, or the blocked vertex."""
+    if p.blocked:
+        if atomic_max(p.active, 1) == 0:
+            then.add(p)
+    else:
+        label = label_of(p.best)
+        p.label = label
+        p.wants = False
         for t in p.outnbrs:
-            if atomic_max(t.listed, i32(round + 1)) <= round:
-                then.add(t)
+            if t.label != label:  # no neighbour moves
+                if atomic_max(t.active, 1) == 0:
+                    then.add(t)
 
 
 @program
 def propagate(g, slots, degree, sets, seed, now, then):
     found = Scalars(g, inside=0)
-    foreach(g.points, begin, now)
+    foreach(g.points, begin)
     round = 0
-    while not now.empty:
-        foreach(now, select, then, seed, round)
+    while round <= FIRST or not now.empty:
+        if round < FIRST:
+            foreach(
+                g.points,
+                enlist,
+                now,
+                where=lambda p: is_next(p, seed, round // PARTS, round % PARTS, PARTS),
+            )
+        elif round == FIRST:
+            foreach(g.points, enlist, now, where=lambda p: p.active > 0)
         foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
         if degree > FEW:
             foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")
@@ -168,9 +188,12 @@ def propagate(g, slots, degree, sets, seed, now, then):
             foreach(now, find_most, slots, where=has_most)
             foreach(now, choose, slots, seed, round, where=has_most)
             foreach(slots, clear)
-        if round >= HALVES:
+        if round < FIRST:
+            foreach(now, move, where=lambda p: p.wants)
+            foreach(now, spread, where=lambda p: p.wants)
+        else:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
-        foreach(now, move, then, round, where=lambda p: p.active and p.wants)
+            foreach(now, move_apart, then, where=lambda p: p.wants)
         now, then = then, now
         then.clear()
         round += 1
@@ -217,12 +240,12 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     """
     seed = checked_seed(seed)
     with graph.device.active():
-        pairs, n = integer_pairs(graph), len(graph.points)
-        rows = rows_of_pairs(graph.device, n, pairs, most=i64, own=i64, blocked=bool_)
-        points = rows.graph.points
+        rows, pairs = rows_of_graph(graph, most=i64, own=i64, blocked=bool_)
+        points, n = rows.graph.points, len(graph.points)
         lists = [Collection(points, capacity=n) for _ in range(2)]
-        inside = propagate(*rows, Set(points), u64(seed % 2**64), *lists)
-        inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())
+        key = u64((seed + 1) % 2**64)  # with that of seed 0 joined triangles stay apart
+        inside = propagate(*rows, Set(points), key, *lists)
         total = graph.device.to_host(points.total.array[:n])
+        inside += int(total.sum()) - 2 * int(pairs.weight.sum())  # self-loops
         label = points.label.array[:n]
         return communities(graph, label, modularity(int(inside), total))

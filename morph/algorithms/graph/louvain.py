@@ -1,13 +1,13 @@
 """Communities of large modularity, by a parallel Louvain method, with connected communities.
 
 Vertices move to the neighbouring community with the largest gain of modularity (Blondel, Guillaume,
-Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  All
-moves of a round are selected from the communities before the round, by a hash table per vertex
-(like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
-fraction of the vertices that is evaluated; the others are enqueued for the next round.  A vertex is
-evaluated again if it or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that
-does not increase the modularity is rolled back, and halves the fraction; a level ends after
-`HALVINGS` rounds of too little gain, so every run terminates.
+Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  A
+cycle of rounds evaluates the vertices in `PARTS` random parts, one after the other; all moves of a
+round are selected from the communities before the round, by a hash table per vertex (like Naim,
+Manne, Halappanavar, Tumeo, 2017).  A vertex is evaluated again if a neighbour has moved to another
+community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019).  A round
+that decreases the modularity is rolled back.  A cycle of too little gain doubles the number of
+parts; a level ends after `HALVINGS` such cycles, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
@@ -31,6 +31,7 @@ from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_devic
 from morph.algorithms.graph.communities import (
     FEW,
     MANY,
+    PARTS,
     SOME,
     Communities,
     Pairs,
@@ -39,17 +40,19 @@ from morph.algorithms.graph.communities import (
     add_label,
     add_to_community,
     clear,
+    clear_total,
     communities,
-    defer,
+    enlist,
     has_few,
     has_many,
     has_most,
     has_some,
-    integer_pairs,
+    is_next,
     label_of,
     merged,
     modularity_of,
     order_of,
+    rows_of_graph,
     rows_of_pairs,
     slots_of,
     tabulate,
@@ -63,25 +66,22 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
-    atomic_max,
     atomic_sub,
     f64,
     i32,
     i64,
-    random_u32,
     shared,
     static,
     u64,
 )
-from morph.runtime.device import Device
 
-ALL = 2**32  # the fraction of evaluated vertices is in units of 1 / ALL
-HALVINGS = 2
-GAIN = 1e-5  # least gain of modularity of a round
+HALVINGS = 2  # of the parts that move at the same time, each after a cycle of too little gain
+GAIN = 1e-4  # least gain of modularity of a cycle
 ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
+COLUMNS: dict[str, Any] = {"before": i32, "moved": i32, "most": f64}  # of vertices
 
 
 class Weight(NamedTuple):
@@ -92,21 +92,10 @@ class Weight(NamedTuple):
 
 
 @kernel
-def begin(p, now):
-    p.listed = 0
+def begin(p):
+    p.active = i32(p.out_degree > 0)
     p.moved = -1
     p.total = 0
-    if p.out_degree > 0:
-        now.add(p)
-
-
-@kernel
-def select(p, then, seed, round, share):
-    """Draw whether a vertex may move in a round; others are enqueued for the next one."""
-    active = i64(random_u32(seed, p.id, round)) < share
-    p.active = active
-    if not active:
-        defer(p, then, round)
 
 
 @func
@@ -140,6 +129,7 @@ def find_best(p, g, seed, factor, size: static):
                     best = max(best, order_of(seed, c))
     p.best = best
     p.wants = wants
+    p.active = 0
 
 
 @kernel
@@ -156,6 +146,7 @@ def find_gain(p, g, slots, factor):
                 most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
+    p.active = 0
 
 
 @kernel
@@ -173,19 +164,14 @@ def choose(p, g, slots, seed, factor):
 
 
 @kernel
-def move(p, g, then, round):
-    """Join the best community, and enqueue the vertex and its neighbours."""
+def move(p, g, round):
+    """Join the best community."""
     before, label = p.label, label_of(p.best)
     p.before = before
     p.label = label
     p.moved = i32(round)
     atomic_sub(g.points[before].total, p.strength)
     atomic_add(g.points[label].total, p.strength)
-    if atomic_max(p.listed, i32(round + 1)) <= round:
-        then.add(p)
-    for t in p.outnbrs:
-        if atomic_max(t.listed, i32(round + 1)) <= round:
-            then.add(t)
 
 
 @kernel
@@ -193,20 +179,38 @@ def undo(p, g):
     atomic_sub(g.points[p.label].total, p.strength)
     atomic_add(g.points[p.before].total, p.strength)
     p.label = p.before
+    p.active = 1
+
+
+@func
+def change_by(a, p, t, round):
+    """Return the change of the weight within communities by an arc of a vertex that moved."""
+    moved = t.moved == round
+    before = t.before if moved else t.label
+    gained = i64(t.label == p.label) - i64(before == p.before)
+    return gained * a.weight if moved else 2 * gained * a.weight  # else both arcs
 
 
 @kernel
-def add_change(p, found, round, sign):
-    """Add the change of the weight within communities by a move, times ``sign``."""
+def add_change(p, found, round):
+    """Add the change by a move; activate neighbours in other communities (Traag et al. 2019)."""
     change = i64(0)
     for a in p.outedges:
         t = a.dst
-        moved = t.moved == round
-        before = t.before if moved else t.label
-        gained = i64(t.label == p.label) - i64(before == p.before)
-        change += gained * a.weight if moved else 2 * gained * a.weight  # else both arcs
+        change += change_by(a, p, t, round)
+        if t.label != p.label:
+            t.active = 1  # race: all write the same
     if change != 0:
-        atomic_add(found.inside, sign * change)
+        atomic_add(found.inside, change)
+
+
+@kernel
+def subtract_change(p, found, round):
+    change = i64(0)
+    for a in p.outedges:
+        change += change_by(a, p, a.dst, round)
+    if change != 0:
+        atomic_sub(found.inside, change)
 
 
 @kernel
@@ -236,48 +240,54 @@ def measure(g, found, weight):
 
 
 @program
-def improve(g, slots, degree, sets, seed, weight, now, then):
+def find_moves(now, g, slots, degree, seed, factor):
+    foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
+    if degree > FEW:
+        foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
+    if degree > SOME:
+        foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
+    if degree > MANY:
+        foreach(now, tabulate, slots, where=has_most)
+        foreach(now, find_gain, g, slots, factor, where=has_most)
+        foreach(now, choose, g, slots, seed, factor, where=has_most)
+        foreach(slots, clear)
+
+
+@program
+def improve(g, slots, degree, sets, seed, weight, now):
     """Move vertices between communities while the modularity increases; return by how much."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
-    foreach(g.points, begin, now)
+    foreach(g.points, begin)
     foreach(g.points, add_to_community, g)
     foreach(g.edges, add_inside, found)
     measure(g, found, weight)
     first = found.value
-    round, halvings, share, factor = 0, 0, ALL // 2, weight.factor
-    while halvings < HALVINGS and not now.empty:
-        foreach(now, select, then, seed, round, share)
-        foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
-        if degree > FEW:
-            foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
-        if degree > SOME:
-            foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
-        if degree > MANY:
-            foreach(now, tabulate, slots, where=has_most)
-            foreach(now, find_gain, g, slots, factor, where=has_most)
-            foreach(now, choose, g, slots, seed, factor, where=has_most)
-            foreach(slots, clear)
-        foreach(now, move, g, then, round, where=lambda p: p.active and p.wants)
-        foreach(then, add_change, found, round, 1, where=lambda p: p.moved == round)
-        measure(g, found, weight)
-        if not found.value >= found.before + GAIN:
+    round, cycle, halvings, parts, factor = 0, 0, 0, PARTS, weight.factor
+    while halvings < HALVINGS:
+        start, end = found.value, round + parts
+        while round < end:
+            part = end - round - 1
+            foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, cycle, part, parts))
+            if not now.empty:
+                find_moves(now, g, slots, degree, seed, factor)
+                foreach(now, move, g, round, where=lambda p: p.wants)
+                foreach(now, add_change, found, round, where=lambda p: p.wants)
+                measure(g, found, weight)
+                if found.value < found.before:
+                    foreach(now, subtract_change, found, round, where=lambda p: p.wants)
+                    foreach(now, undo, g, where=lambda p: p.wants)
+                    foreach(found, restore)
+                now.clear()
+            round += 1
+        if not found.value >= start + GAIN:
             halvings += 1
-            share = share // 2
-        if found.value < found.before:
-            foreach(then, add_change, found, round, -1, where=lambda p: p.moved == round)
-            foreach(then, undo, g, where=lambda p: p.moved == round)
-            foreach(found, restore)
-        now, then = then, now
-        then.clear()
-        round += 1
+            parts *= 2
+        cycle += 1
     foreach(g.edges, unite, sets)
     foreach(g.points, take_root, sets)
+    foreach(g.points, clear_total)
+    foreach(g.points, add_to_community, g)
     return found.value - first
-
-
-def _level(device: Device, n: int, pairs: Pairs) -> Rows:
-    """Make the graph of a level, with the columns of `improve`."""
-    return rows_of_pairs(device, n, pairs, before=i32, moved=i32, most=f64)
 
 
 def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any, float]:
@@ -285,9 +295,9 @@ def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any
     g, n = rows.graph, len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
-    lists = [Collection(g.points, capacity=n) for _ in range(2)]
     weight = Weight(f64(share), f64(resolution * share))
-    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, *lists)
+    now = Collection(g.points, capacity=n)
+    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, now)
     return g.points.label.array[:n], float(raised)
 
 
@@ -299,18 +309,23 @@ def _levels(
     ``finest`` is the first level, which later calls use again.  If its moves gain less than
     ``least``, the modularity returned is minus infinity.
     """
-    device, first, of = finest.graph.device, None, None
+    device, rows, first, of = finest.graph.device, finest, None, None
     xp, (part, raised) = device.xp, _improved(finest, label, resolution, seed)
     if raised < least:
         return label, -math.inf
     while True:
-        roots, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
-        if first is not None and len(roots) == len(part):
-            return first[of], modularity_of(device, pairs, len(part), resolution)
-        first, of = (roots, place) if first is None else (first[roots], place[of])
-        pairs = merged(xp, place[pairs.low], place[pairs.high], pairs.weight)
+        root = part == xp.arange(len(part))  # the least vertex of a community is its label
+        roots, place = part[root], (xp.cumsum(root) - 1)[part]
+        strength = rows.graph.points.total.array[roots]
+        if of is not None and len(roots) == len(part):
+            return first[of], modularity_of(device, pairs, strength, resolution)
+        first, of = (roots, place) if of is None else (first[roots], place[of])
+        low, high = place[pairs.low], place[pairs.high]
+        apart = low != high
+        pairs = merged(xp, low[apart], high[apart], pairs.weight[apart])
         labels = xp.arange(len(roots), dtype=np.int32)
-        part, _ = _improved(_level(device, len(roots), pairs), labels, resolution, seed)
+        rows = rows_of_pairs(device, pairs, strength, **COLUMNS)
+        part, _ = _improved(rows, labels, resolution, seed)
 
 
 @of_graph_on_one_device
@@ -353,9 +368,8 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
     seed = checked_seed(seed)
     device, gamma = graph.device, float(resolution)
     with device.active():
-        pairs = integer_pairs(graph)
+        finest, pairs = rows_of_graph(graph, **COLUMNS)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
-        finest = _level(device, len(label), pairs)
         label, value = _levels(finest, pairs, label, gamma, seed, -math.inf)
         while True:
             again, raised = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
