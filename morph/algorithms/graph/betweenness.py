@@ -34,12 +34,14 @@ from morph.algorithms.graph.arguments import (
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import truth
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32, static
+from morph.partition.graph import PartitionedGraph
+from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
 
 INFINITY = 2**31 - 1
-MOST = np.finfo(np.float64).max
+MOST = 2.0**1000  # a larger count is scaled; the reciprocals of others have full precision
 LARGE = 2.0**256  # a scaled count is smaller than this
 UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 
@@ -52,92 +54,30 @@ class Betweenness(NamedTuple):
 
 
 @kernel
-def reset(p):
+def reset(p, scaled: static):
     p.dist = INFINITY
     p.paths = 0.0
-    p.carried = 0.0
+    if scaled:
+        p.scale = i32(0)
 
 
 @kernel
-def expand(p, level, then, leaves, lost):
+def expand(p, level, then, lost):
     if p.paths > MOST:
         lost.set()
-    ahead = 0
     for t in p.outnbrs:
         before = atomic_min(t.dist, level)
         if before >= level:
             atomic_add(t.paths, p.paths)
-            ahead += 1
         if before > level:
             then.add(t)
-    p.ahead = i32(ahead)
-    if ahead == 0:
-        leaves.add(p)
-
-
-@program
-def search(g, now, then, leaves, lost, level, source):
-    foreach(g.points, reset)
-    source.dist = 0
-    source.paths = 1.0
-    reached = 0
-    while not now.empty:
-        level += 1
-        reached += len(now)
-        foreach(now, expand, level, then, leaves, lost)
-        now, then = then, now
-        then.clear()
-    if lost.take():
-        reached = -1
-    return reached
 
 
 @kernel
-def give(p, then, ends, scaled: static):
-    if p.dist > 0:
-        p.share += p.carried + ends
-    for t in p.innbrs:
-        if t.dist + 1 == p.dist:
-            part = t.paths / p.paths
-            if scaled:
-                apart = p.scale - t.scale  # at least 0: a predecessor has at most as many paths
-                while apart > 0 and part > 0.0:
-                    part *= UNIT
-                    apart -= 1
-            atomic_add(t.carried, part * (1.0 + p.carried))
-            if atomic_sub(t.ahead, 1) == 1:
-                then.add(t)
-
-
-@program
-def carry(now, then, source, reached, ends, scaled: static):
-    source.share = source.share + ends * (reached - 1)
-    while not now.empty:
-        foreach(now, give, then, ends, scaled)
-        now, then = then, now
-        then.clear()
-
-
-@kernel
-def reset_scaled(p):
-    p.dist = INFINITY
-    p.paths = 0.0
-    p.scale = i32(0)
-    p.carried = 0.0
-
-
-@kernel
-def find_next(p, level, then, leaves):
-    ahead = 0
+def find_next(p, level, then):
     for t in p.outnbrs:
-        before = atomic_min(t.dist, level)
-        if before >= level:
-            ahead += 1
-        if before > level:
+        if atomic_min(t.dist, level) > level:
             then.add(t)
-    p.ahead = i32(ahead)
-    if ahead == 0:
-        leaves.add(p)
 
 
 @kernel
@@ -160,20 +100,78 @@ def count_scaled(p, level):
     p.scale = scale
 
 
+@kernel
+def gather(p, next_level, ends, scaled: static):
+    """Add the dependencies on the points of the next level, of which each has stored its part."""
+    total = 0.0
+    for t in p.outnbrs:
+        if t.dist == next_level:
+            part = t.part
+            if scaled:
+                apart = t.scale - p.scale  # at least 0: a predecessor has at most as many paths
+                while apart > 0 and part > 0.0:
+                    part *= UNIT
+                    apart -= 1
+            total += part
+    total *= p.paths
+    p.carried = total
+    p.part = (1.0 + total) / p.paths
+    if p.dist > 0:
+        p.share += total + ends
+
+
 @program
-def search_scaled(g, now, then, leaves, level, source):
-    foreach(g.points, reset_scaled)
+def sweep(g, levels, order, lost, source, ends, scaled: static):
+    """Add the dependencies for one source, in ``order``; return False if a count overflowed."""
+    foreach(g.points, reset, scaled)
     source.dist = 0
     source.paths = 1.0
-    reached = 0
+    level, begin, end = i32(0), 0, len(order)
+    while begin < end:
+        levels[level].begin = begin
+        level += 1
+        if scaled:
+            foreach(order[begin:end], find_next, level, order)
+            foreach(order[end:], count_scaled, level)
+        else:
+            foreach(order[begin:end], expand, level, order, lost)
+        begin = end
+        end = len(order)
+    if lost.take():
+        return False
+    source.share = source.share + ends * (end - 1)
+    while level > 0:
+        begin = levels[level - 1].begin
+        foreach(order[begin:end], gather, level, ends, scaled)
+        level -= 1
+        end = begin
+    return True
+
+
+@program
+def sweep_in_parts(g, now, then, lost, source, ends, scaled: static):
+    """As `sweep`; selects the points of a level by their distances."""
+    foreach(g.points, reset, scaled)
+    source.dist = 0
+    source.paths = 1.0
+    level, reached = i32(0), 0
     while not now.empty:
         level += 1
         reached += len(now)
-        foreach(now, find_next, level, then, leaves)
-        foreach(then, count_scaled, level)
+        if scaled:
+            foreach(now, find_next, level, then)
+            foreach(then, count_scaled, level)
+        else:
+            foreach(now, expand, level, then, lost)
         now, then = then, now
         then.clear()
-    return reached
+    if lost.take():
+        return False
+    source.share = source.share + ends * (reached - 1)
+    while level > 0:
+        foreach(g.points, gather, level, ends, scaled, where=lambda p: p.dist + 1 == level)
+        level -= 1
+    return True
 
 
 @of_graph
@@ -262,7 +260,7 @@ def carriers(
         as_graph(graph)
     names: dict[str, Any] = {"paths": (f64, 0), "carried": (f64, 0), "share": (f64, 0)}
     if not by_weights:
-        names |= {"dist": (i32, INFINITY), "ahead": (i32, 0)}
+        names |= {"dist": (i32, INFINITY), "part": (f64, 0)}
     with graph.points.temporary_columns(**names), ExitStack() as added:
         if by_weights:
             sweep_by_weights(graph, sources.tolist(), ends, each)
@@ -276,25 +274,27 @@ def _sweep(
 ) -> None:
     """Add the dependencies for each source; adds the column for scales when counts overflow."""
     n, lost, scaled = len(graph.points), Flag(graph), False
-    now, then, leaves = lists = [Collection(graph.points, capacity=n) for _ in range(3)]
+    lists = [Collection(graph.points, capacity=n)]
+    if in_parts := isinstance(graph, PartitionedGraph):
+        lists.append(Collection(graph.points, capacity=n))
+    else:
+        levels = Table("levels", graph, begin=i64)
+        levels.extend(n + 1)
 
-    def begin(s: int) -> Any:
+    def solve(s: int) -> Any:
         for c in lists:
             c.clear()
-        now.add(s)
-        return graph.points[s]
+        lists[0].add(s)
+        given = lost, graph.points[s], ends, int(scaled)
+        if in_parts:
+            return sweep_in_parts(graph, *lists, *given)
+        return sweep(graph, levels, *lists, *given)
 
     for s in sources:
-        source, reached = begin(s), -1
-        if not scaled:
-            reached = search(graph, now, then, leaves, lost, i32(0), source)
-        if reached < 0:
-            if not scaled:
-                added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
-            scaled, source = True, begin(s)
-            reached = search_scaled(graph, now, then, leaves, i32(0), source)
-        then.clear()
-        carry(leaves, then, source, reached, ends, int(scaled))
+        if not solve(s):
+            added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
+            scaled = True
+            solve(s)
         each(scaled)
 
 
