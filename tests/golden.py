@@ -73,6 +73,7 @@ class Recorder:
                 return self.__wrapped__(*args)
             if isinstance(found, PersistentProgram):  # on other devices the kernels are launched
                 recorder.unit(found.program.unit)
+                recorder.names.add(found.program.unit.name.removeprefix("morph_"))
                 return self.__wrapped__(*args)
             recorder.compiled(found.compiled)
             recorder.inside += 1

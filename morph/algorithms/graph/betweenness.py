@@ -62,6 +62,12 @@ def reset(p, scaled: static):
 
 
 @kernel
+def begin(p):
+    p.dist = 0
+    p.paths = 1.0
+
+
+@kernel
 def expand(p, level, then, lost):
     if p.paths > MOST:
         lost.set()
@@ -101,7 +107,7 @@ def count_scaled(p, level):
 
 
 @kernel
-def gather(p, next_level, ends, scaled: static):
+def gather(p, next_level, reached, ends, scaled: static):
     """Add the dependencies on the points of the next level, of which each has stored its part."""
     total = 0.0
     for t in p.outnbrs:
@@ -118,42 +124,42 @@ def gather(p, next_level, ends, scaled: static):
     p.part = (1.0 + total) / p.paths
     if p.dist > 0:
         p.share += total + ends
+    else:
+        p.share += ends * (reached - 1)
 
 
 @program
-def sweep(g, levels, order, lost, source, ends, scaled: static):
+def sweep(g, levels, order, lost, ends, scaled: static):
     """Add the dependencies for one source, in ``order``; return False if a count overflowed."""
     foreach(g.points, reset, scaled)
-    source.dist = 0
-    source.paths = 1.0
-    level, begin, end = i32(0), 0, len(order)
-    while begin < end:
-        levels[level].begin = begin
+    foreach(order, begin)
+    level, first, end = i32(0), 0, len(order)
+    while first < end:
+        levels[level].first = first
         level += 1
         if scaled:
-            foreach(order[begin:end], find_next, level, order)
+            foreach(order[first:end], find_next, level, order)
             foreach(order[end:], count_scaled, level)
         else:
-            foreach(order[begin:end], expand, level, order, lost)
-        begin = end
+            foreach(order[first:end], expand, level, order, lost)
+        first = end
         end = len(order)
     if lost.take():
         return False
-    source.share = source.share + ends * (end - 1)
+    reached = end
     while level > 0:
-        begin = levels[level - 1].begin
-        foreach(order[begin:end], gather, level, ends, scaled)
+        first = levels[level - 1].first
+        foreach(order[first:end], gather, level, reached, ends, scaled)
         level -= 1
-        end = begin
+        end = first
     return True
 
 
 @program
-def sweep_in_parts(g, now, then, lost, source, ends, scaled: static):
+def sweep_in_parts(g, now, then, lost, ends, scaled: static):
     """As `sweep`; selects the points of a level by their distances."""
     foreach(g.points, reset, scaled)
-    source.dist = 0
-    source.paths = 1.0
+    foreach(now, begin)
     level, reached = i32(0), 0
     while not now.empty:
         level += 1
@@ -167,9 +173,8 @@ def sweep_in_parts(g, now, then, lost, source, ends, scaled: static):
         then.clear()
     if lost.take():
         return False
-    source.share = source.share + ends * (reached - 1)
     while level > 0:
-        foreach(g.points, gather, level, ends, scaled, where=lambda p: p.dist + 1 == level)
+        foreach(g.points, gather, level, reached, ends, scaled, where=lambda p: p.dist + 1 == level)
         level -= 1
     return True
 
@@ -278,14 +283,14 @@ def _sweep(
     if in_parts := isinstance(graph, PartitionedGraph):
         lists.append(Collection(graph.points, capacity=n))
     else:
-        levels = Table("levels", graph, begin=i64)
+        levels = Table("levels", graph, first=i64)
         levels.extend(n + 1)
 
     def solve(s: int) -> Any:
         for c in lists:
             c.clear()
         lists[0].add(s)
-        given = lost, graph.points[s], ends, int(scaled)
+        given = lost, ends, int(scaled)
         if in_parts:
             return sweep_in_parts(graph, *lists, *given)
         return sweep(graph, levels, *lists, *given)
