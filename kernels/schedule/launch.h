@@ -79,9 +79,7 @@ MORPH_LOOP void each_filtered(const A& a, R& t, const Step& s, i64 first, i64 la
 
 // --- on a GPU -------------------------------------------------------------------------------------
 
-constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any; fewer where their times differ,
-constexpr i32 LEAST_SIEVE = 2;   // down to this number,
-constexpr i64 FEW_BATCHES = 4;   // if there are fewer than so many batches a warp
+constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
 
 // The warp's queue of items that passed; all steps of a unit share the memory.
 MORPH_FN unsigned short* sieve_queue() {
@@ -116,22 +114,19 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
     typedef typename Step::I I;
     unsigned short* queue = sieve_queue();
     i64 warps = t.threads / 32, parts = (last - first + 32 * SIEVE - 1) / (32 * SIEVE);
-    i32 each = SIEVE;
-    if constexpr (SEARCHES<Step>)
-        for (; each > LEAST_SIEVE && parts < FEW_BATCHES * warps; parts *= 2) each /= 2;
     Runner<Step> by(a, t, s, min_of(parts, warps));
     i32 lane = lane_id();
     i64 warp = SEARCHES<Step> ? warp_id() : t.thread / 32;  // adjacent rows are often long: to several blocks
     for (auto part = Batches::of<IN_PROGRAM<R>>(a, t, warp, parts); part.batch < parts; part.take_next(a, t, parts)) {
-        i64 base = first + i64(part.batch) * (32 * each);
+        i64 base = first + i64(part.batch) * (32 * SIEVE);
         if (by.it.failed) {
-            for (i32 k = 0; k < each && !t.replay; k++) {
+            for (i32 k = 0; k < SIEVE && !t.replay; k++) {
                 I it(a, t, base + 32 * k + lane);
                 if (it.position < last) mark_deferred(a.status, a.deferred, it);
             }
             continue;
         }
-        i32 found = sift<I>(a, t, base, last, each, [&](I& it) { return open(a, t, s, it); });
+        i32 found = sift<I>(a, t, base, last, SIEVE, [&](I& it) { return open(a, t, s, it); });
         for (i32 k = 0; k < found; k += 32) {
             bool here = k + lane < found;
             I it(a, t, base + queue[here ? k + lane : 0]);

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,18 +33,40 @@ from morph.algorithms.graph.arguments import (
     source_ids,
 )
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
+from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import truth
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.launch.foreach import foreach, kernel, program
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
 
 INFINITY = 2**31 - 1
 MOST = 2.0**1000  # a larger count is scaled; the reciprocals of others have full precision
 LARGE = 2.0**256  # a scaled count is smaller than this
+SPARSE = 256  # a level of fewer than a 256th of all points is not tested, and pushes
+DENSE = 2  # the next level pulls if the level has over half of the edges of unvisited points
 UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
+
+
+class Work(NamedTuple):
+    """The objects of `sweep`, as a bundle."""
+
+    graph: Any
+    levels: Any  # table: offset of each level in the order of visits
+    state: Any  # the number of edges of a level
+    lost: Any  # flag: a count overflowed
+    pull: Any  # kernel: pull or pull_none
+    pulls: bool  # whether a level may pull
+
+
+class WorkOnParts(NamedTuple):
+    """The objects of `sweep_in_parts`, as a bundle."""
+
+    graph: Any
+    lost: Any
 
 
 class Betweenness(NamedTuple):
@@ -67,10 +90,19 @@ def begin(p):
     p.paths = 1.0
 
 
+@func
+def store_end(w, level, end):
+    """Store where the next level begins, which all items of a level know."""
+    if w.levels[level].first != end:
+        w.levels[level].first = end  # race: all write the same
+
+
 @kernel
-def expand(p, level, then, lost):
+def expand(p, level, end, w, then, in_order: static):
+    if in_order:
+        store_end(w, level, end)
     if p.paths > MOST:
-        lost.set()
+        w.lost.set()
     for t in p.outnbrs:
         before = atomic_min(t.dist, level)
         if before >= level:
@@ -80,7 +112,35 @@ def expand(p, level, then, lost):
 
 
 @kernel
-def find_next(p, level, then):
+def pull(p, level, end, w, then):
+    """Add the counts of the previous level to a point that is not in an earlier level."""
+    total = 0.0
+    for t in p.innbrs:
+        if t.dist < level:
+            total += t.paths
+    if total > 0.0:
+        p.dist = level  # race: neither value is less than `level`
+        p.paths = total
+        then.add(p)
+        store_end(w, level, end)
+        if total > MOST:
+            w.lost.set()
+
+
+@kernel
+def pull_none(p, level, end, w, then):
+    """A placeholder for directed graphs, so that no index of in-edges is built."""
+
+
+@kernel
+def count_edges(p, state):
+    atomic_add(state.edges, i64(p.out_degree))
+
+
+@kernel
+def find_next(p, level, end, w, then, in_order: static):
+    if in_order:
+        store_end(w, level, end)
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
             then.add(t)
@@ -129,52 +189,64 @@ def gather(p, next_level, reached, ends, scaled: static):
 
 
 @program
-def sweep(g, levels, order, lost, ends, scaled: static):
+def sweep(w, order, ends, scaled: static):
     """Add the dependencies for one source, in ``order``; return False if a count overflowed."""
-    foreach(g.points, reset, scaled)
+    foreach(w.graph.points, reset, scaled)
     foreach(order, begin)
-    level, first, end = i32(0), 0, len(order)
+    level, first, end, left = i32(0), 0, len(order), i64(len(w.graph.edges))
     while first < end:
-        levels[level].first = first
         level += 1
         if scaled:
-            foreach(order[first:end], find_next, level, order)
+            foreach(order[first:end], find_next, level, end, w, order, 1)
             foreach(order[end:], count_scaled, level)
         else:
-            foreach(order[first:end], expand, level, order, lost)
+            edges = i64(0)
+            if w.pulls and (end - first) * SPARSE > len(w.graph.points):
+                w.state.edges = 0
+                foreach(order[first:end], count_edges, w.state)
+                edges = w.state.edges
+                left -= edges
+            if edges * DENSE > left:
+                foreach(w.graph.points, w.pull, level, end, w, order,
+                        where=lambda p: p.dist > level)  # fmt: skip
+            else:
+                foreach(order[first:end], expand, level, end, w, order, 1)
         first = end
         end = len(order)
-    if lost.take():
+    if w.lost.take():
         return False
     reached = end
+    first = w.levels[level - 1].first
     while level > 0:
-        first = levels[level - 1].first
-        foreach(order[first:end], gather, level, reached, ends, scaled)
         level -= 1
+        before = w.levels[max(level - 1, 0)].first  # loaded while the level is processed
+        foreach(order[first:end], gather, level + 1, reached, ends, scaled)
         end = first
+        first = before
     return True
 
 
 @program
-def sweep_in_parts(g, now, then, lost, ends, scaled: static):
+def sweep_in_parts(w, now, then, ends, scaled: static):
     """As `sweep`; selects the points of a level by their distances."""
-    foreach(g.points, reset, scaled)
+    foreach(w.graph.points, reset, scaled)
     foreach(now, begin)
     level, reached = i32(0), 0
     while not now.empty:
         level += 1
         reached += len(now)
         if scaled:
-            foreach(now, find_next, level, then)
+            foreach(now, find_next, level, reached, w, then, 0)
             foreach(then, count_scaled, level)
         else:
-            foreach(now, expand, level, then, lost)
+            foreach(now, expand, level, reached, w, then, 0)
         now, then = then, now
         then.clear()
-    if lost.take():
+    if w.lost.take():
         return False
     while level > 0:
-        foreach(g.points, gather, level, reached, ends, scaled, where=lambda p: p.dist + 1 == level)
+        foreach(w.graph.points, gather, level, reached, ends, scaled,
+                where=lambda p: p.dist + 1 == level)  # fmt: skip
         level -= 1
     return True
 
@@ -264,42 +336,58 @@ def carriers(
     if by_weights:
         as_graph(graph)
     names: dict[str, Any] = {"paths": (f64, 0), "carried": (f64, 0), "share": (f64, 0)}
-    if not by_weights:
-        names |= {"dist": (i32, INFINITY), "part": (f64, 0)}
-    with graph.points.temporary_columns(**names), ExitStack() as added:
+    with ExitStack() as added:
         if by_weights:
+            added.enter_context(graph.points.temporary_columns(**names))
             sweep_by_weights(graph, sources.tolist(), ends, each)
         else:
-            _sweep(graph, sources.tolist(), ends, added, each)
+            names |= {"dist": (i32, INFINITY), "part": (f64, 0)}
+            make = partial(_objects, graph)
+            objects = added.enter_context(workspace(graph, "betweenness", make, **names))
+            _sweep(graph, objects, sources.tolist(), ends, added, each)
         yield
 
 
+def _objects(graph: Graph) -> list[Any]:
+    """Make the objects of `sweep`, or of `sweep_in_parts`."""
+    n = len(graph.points)
+    order, lost = Collection(graph.points, capacity=n), Flag(graph)
+    if isinstance(graph, PartitionedGraph):
+        return [lost, order, Collection(graph.points, capacity=n)]
+    levels = Table("levels", graph, first=i64)
+    levels.extend(n + 1)
+    return [lost, order, levels, Scalars(graph, edges=0)]
+
+
+def _work(graph: Graph, lost: Flag, levels: Table, state: Scalars) -> Work:
+    pulls = not graph.directed
+    return Work(graph, levels, state, lost, pull if pulls else pull_none, pulls)
+
+
 def _sweep(
-    graph: Graph, sources: list[int], ends: float, added: ExitStack, each: Callable[[bool], Any]
-) -> None:
+    graph: Graph, objects: Objects, sources: list[int], ends: float, added: ExitStack,
+    each: Callable[[bool], Any],
+) -> None:  # fmt: skip
     """Add the dependencies for each source; adds the column for scales when counts overflow."""
-    n, lost, scaled = len(graph.points), Flag(graph), False
-    lists = [Collection(graph.points, capacity=n)]
-    if in_parts := isinstance(graph, PartitionedGraph):
-        lists.append(Collection(graph.points, capacity=n))
+    lost, order, *others = objects
+    program: Any = sweep
+    if isinstance(graph, PartitionedGraph):
+        program = sweep_in_parts
+        given: Any = WorkOnParts(graph, lost), order, *others, ends
     else:
-        levels = Table("levels", graph, first=i64)
-        levels.extend(n + 1)
-
-    def solve(s: int) -> Any:
-        for c in lists:
-            c.clear()
-        lists[0].add(s)
-        given = lost, ends, int(scaled)
-        if in_parts:
-            return sweep_in_parts(graph, *lists, *given)
-        return sweep(graph, levels, *lists, *given)
-
+        given = objects.once(_work, graph, lost, *others), order, ends
+    scaled = False
     for s in sources:
-        if not solve(s):
-            added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
+        for c in (order, *others) if program is sweep_in_parts else (order,):
+            c.clear()
+        order.add(s)
+        if scaled or not objects.run(program, *given, 0):
+            if not scaled:
+                added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
+                order.clear()
+                order.add(s)
             scaled = True
-            solve(s)
+            program(*given, 1)
         each(scaled)
 
 

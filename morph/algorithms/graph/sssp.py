@@ -370,10 +370,11 @@ def _solved(
         limit = delta
         if dense:
             pulls = equal and not graph.directed
-            limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
+            limit = objects.run(dense_phase, work, queue, first, i64(BUCKETS), pulls)
+            limit = dtype.type(limit)
         convert = _widened if dtype == np.int32 else None
         with early_results(graph, "dist", convert=convert) as copied:
-            limit = search(work, queue, limit)
+            limit = objects.run(search, work, queue, limit)
         if limit < 0 and not cuts:
             if hope:
                 return None
