@@ -1,11 +1,13 @@
 """Betweenness centrality: the fraction of shortest paths that pass through each point.
 
 Unweighted paths: Brandes' algorithm, one source after another (Brandes 2001; Unnikrishnan et al.,
-Falcon, figures 34 and 35).  The forward sweep counts, level by level, shortest paths and the edges
-of each point to the next level.  The backward sweep accumulates dependencies: it begins at points
-without such edges, adds the contribution of each point to its predecessors, and continues with the
-predecessors that have all contributions.  Both sweeps use worklists: O(n + m) per source.  A sample
-of sources yields an estimate (Brandes, Pich 2007).
+Falcon, figures 34 and 35).  The forward sweep counts shortest paths level by level, and lists the
+points in the order of their levels.  A level pushes its counts by atomics, or, if it has many of
+the edges that remain and each edge is stored as two arcs, the other points pull them.  The backward
+sweep takes the levels in reverse order: a point adds up the dependencies of its successors, each of
+which has stored (1 + dependency) / paths, so there are no atomics.  O(n + m) per source; on parts,
+where lists have no slices, the backward sweep selects the points of a level by a pass over all.  A
+sample of sources yields an estimate (Brandes, Pich 2007).
 
 The number of shortest paths in a grid of 1000 x 1000 overflows float64.  From the first source with
 an overflow on, counts are scaled: a float from 2**-256 to 2**256 and an exponent of 2**512, so that
@@ -169,7 +171,7 @@ def count_scaled(p, level):
 @kernel
 def gather(p, next_level, reached, ends, scaled: static):
     """Add the dependencies on the points of the next level, of which each has stored its part."""
-    total = 0.0
+    paths, share, total = p.paths, p.share, 0.0  # loaded before the loop, whose loads depend on it
     for t in p.outnbrs:
         if t.dist == next_level:
             part = t.part
@@ -179,13 +181,10 @@ def gather(p, next_level, reached, ends, scaled: static):
                     part *= UNIT
                     apart -= 1
             total += part
-    total *= p.paths
+    total *= paths
     p.carried = total
-    p.part = (1.0 + total) / p.paths
-    if p.dist > 0:
-        p.share += total + ends
-    else:
-        p.share += ends * (reached - 1)
+    p.part = (1.0 + total) / paths
+    p.share = share + (total + ends if next_level > 1 else ends * (reached - 1))
 
 
 @program
@@ -350,8 +349,9 @@ def carriers(
 
 def _objects(graph: Graph) -> list[Any]:
     """Make the objects of `sweep`, or of `sweep_in_parts`."""
-    n = len(graph.points)
-    order, lost = Collection(graph.points, capacity=n), Flag(graph)
+    n, lost = len(graph.points), Flag(graph)
+    # with spare capacity warps need not reserve more, also when the list is nearly complete
+    order = Collection(graph.points, capacity=2 * n)
     if isinstance(graph, PartitionedGraph):
         return [lost, order, Collection(graph.points, capacity=n)]
     levels = Table("levels", graph, first=i64)
