@@ -10,6 +10,7 @@ import pytest
 from graphs import edge_lists, graph_of, grid, lightest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from scipy.sparse import coo_array, csgraph
 from targets import everywhere, host, tries
 
@@ -307,3 +308,38 @@ def test_changed_weights_are_measured_again(parts):
     assert not measured(g).equal
     g.edges.weight[:] = weight
     assert measured(g).equal
+
+
+def test_changed_weights_beside_a_search(monkeypatch):
+    """A GPU searches with the statistics of an earlier call, and again if the weights differ."""
+    g, same = (
+        morph.generate.rmat(7, 16, weight=(1, 9), device=where)
+        for where in (pretended(monkeypatch), "cpu")
+    )
+    solved, solve = [], paths._solved
+
+    def counted(*args, **kwargs):
+        solved.append(1)
+        return solve(*args, **kwargs)
+
+    monkeypatch.setattr(paths, "_solved", counted)
+
+    def searches(weight):
+        solved.clear()
+        g.edges.weight[:] = weight
+        found, n = morph.sssp(g, 0).distance.get(), len(solved)
+        same.edges.weight[:] = weight
+        assert found.tolist() == morph.sssp(same, 0).distance.tolist()
+        return n
+
+    weight = g.edges.weight.array.get()
+    assert searches(weight) == searches(weight) == 1
+    assert searches(np.roll(weight, 1)) == 2  # not symmetric
+    assert searches(np.roll(weight, 1)) == 1
+    assert searches(weight * 2**27) == 2  # distances of 32 bits overflow
+    wrong = weight.copy()
+    wrong[5] = -1
+    g.edges.weight[:] = wrong
+    with pytest.raises(ValueError, match="negative"):
+        morph.sssp(g, 0)
+    assert searches(weight) == 1

@@ -282,6 +282,10 @@ MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk
     return last_of(n, [&](i64 i) { return load_stable(&high_degree[i].chunk) <= chunk; });
 }
 
+// Whether the entries of a loop use no local of their item, as in a loop over all edges: it often reduces only.
+template <class Step> constexpr bool REDUCES_ALONE =
+    Step::HAS_EPILOGUE && !Step::BATCHED && !Step::ASYNCHRONOUS && __is_empty(typename Step::LiveIn);
+
 // Runs the rows of the high-degree list; chunks are divided evenly among the warps.
 template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& t, const Step& s) {
     HighDegreeList<Step> high_degree(a, t, false);
@@ -300,6 +304,15 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
         i64 upto = min_of(large.chunk + chunks(row), last);
         i64 end = min_of(row.end, row.begin + (upto - large.chunk) * CHUNK);
         i64 base = row.begin + (chunk - large.chunk) * CHUNK, k = base + lane_id();
+        if constexpr (REDUCES_ALONE<Step>) {
+            constexpr i32 GROUP = 32 * PREFETCHED;
+            for (; base + GROUP <= end; base += GROUP, k += GROUP) {  // without branches, so that loads overlap
+                typename Step::Reach group[PREFETCHED];
+                MORPH_UNROLL_ALL for (i32 j = 0; j < PREFETCHED; j++) group[j] = s.reach(a, k + 32 * j);
+                MORPH_UNROLL_ALL for (i32 j = 0; j < PREFETCHED; j++) s.body(a, by.it, live_in, group[j], reductions);
+                sync_warp();
+            }
+        }
         typename Step::Reach next[PREFETCHED]{};
         for (i32 at = PREFETCHED; base < end; base += 32, k += 32, at++) {
             if (at == PREFETCHED) {

@@ -1,11 +1,13 @@
 """Betweenness centrality: the fraction of shortest paths that pass through each point.
 
 Unweighted paths: Brandes' algorithm, one source after another (Brandes 2001; Unnikrishnan et al.,
-Falcon, figures 34 and 35).  The forward sweep counts, level by level, shortest paths and the edges
-of each point to the next level.  The backward sweep accumulates dependencies: it begins at points
-without such edges, adds the contribution of each point to its predecessors, and continues with the
-predecessors that have all contributions.  Both sweeps use worklists: O(n + m) per source.  A sample
-of sources yields an estimate (Brandes, Pich 2007).
+Falcon, figures 34 and 35).  The forward sweep counts shortest paths level by level, and lists the
+points in the order of their levels.  A level pushes its counts by atomics, or, if it has many of
+the edges that remain and each edge is stored as two arcs, the other points pull them.  The backward
+sweep takes the levels in reverse order: a point adds up the dependencies of its successors, each of
+which has stored (1 + dependency) / paths, so there are no atomics.  O(n + m) per source; on parts,
+where lists have no slices, the backward sweep selects the points of a level by a pass over all.  A
+sample of sources yields an estimate (Brandes, Pich 2007).
 
 The number of shortest paths in a grid of 1000 x 1000 overflows float64.  From the first source with
 an overflow on, counts are scaled: a float from 2**-256 to 2**256 and an exponent of 2**512, so that
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,16 +35,40 @@ from morph.algorithms.graph.arguments import (
     source_ids,
 )
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
+from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import truth
+from morph.data.scalars import Scalars
+from morph.data.table import Table
 from morph.graph import Graph
-from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32, static
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.partition.graph import PartitionedGraph
+from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
 
 INFINITY = 2**31 - 1
-MOST = np.finfo(np.float64).max
+MOST = 2.0**1000  # a larger count is scaled; the reciprocals of others have full precision
 LARGE = 2.0**256  # a scaled count is smaller than this
+SPARSE = 256  # a level of fewer than a 256th of all points is not tested, and pushes
+DENSE = 2  # the next level pulls if the level has over half of the edges of unvisited points
 UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
+
+
+class Work(NamedTuple):
+    """The objects of `sweep`, as a bundle."""
+
+    graph: Any
+    levels: Any  # table: offset of each level in the order of visits
+    state: Any  # the number of edges of a level
+    lost: Any  # flag: a count overflowed
+    pull: Any  # kernel: pull or pull_none
+    pulls: bool  # whether a level may pull
+
+
+class WorkOnParts(NamedTuple):
+    """The objects of `sweep_in_parts`, as a bundle."""
+
+    graph: Any
+    lost: Any
 
 
 class Betweenness(NamedTuple):
@@ -52,92 +79,73 @@ class Betweenness(NamedTuple):
 
 
 @kernel
-def reset(p):
+def reset(p, scaled: static):
     p.dist = INFINITY
     p.paths = 0.0
-    p.carried = 0.0
+    if scaled:
+        p.scale = i32(0)
 
 
 @kernel
-def expand(p, level, then, leaves, lost):
+def begin(p):
+    p.dist = 0
+    p.paths = 1.0
+
+
+@func
+def store_end(w, level, end):
+    """Store where the next level begins, which all items of a level know."""
+    if w.levels[level].first != end:
+        w.levels[level].first = end  # race: all write the same
+
+
+@kernel
+def expand(p, level, end, w, then, in_order: static):
+    if in_order:
+        store_end(w, level, end)
     if p.paths > MOST:
-        lost.set()
-    ahead = 0
+        w.lost.set()
     for t in p.outnbrs:
         before = atomic_min(t.dist, level)
         if before >= level:
             atomic_add(t.paths, p.paths)
-            ahead += 1
         if before > level:
             then.add(t)
-    p.ahead = i32(ahead)
-    if ahead == 0:
-        leaves.add(p)
-
-
-@program
-def search(g, now, then, leaves, lost, level, source):
-    foreach(g.points, reset)
-    source.dist = 0
-    source.paths = 1.0
-    reached = 0
-    while not now.empty:
-        level += 1
-        reached += len(now)
-        foreach(now, expand, level, then, leaves, lost)
-        now, then = then, now
-        then.clear()
-    if lost.take():
-        reached = -1
-    return reached
 
 
 @kernel
-def give(p, then, ends, scaled: static):
-    if p.dist > 0:
-        p.share += p.carried + ends
+def pull(p, level, end, w, then):
+    """Add the counts of the previous level to a point that is not in an earlier level."""
+    total = 0.0
     for t in p.innbrs:
-        if t.dist + 1 == p.dist:
-            part = t.paths / p.paths
-            if scaled:
-                apart = p.scale - t.scale  # at least 0: a predecessor has at most as many paths
-                while apart > 0 and part > 0.0:
-                    part *= UNIT
-                    apart -= 1
-            atomic_add(t.carried, part * (1.0 + p.carried))
-            if atomic_sub(t.ahead, 1) == 1:
-                then.add(t)
-
-
-@program
-def carry(now, then, source, reached, ends, scaled: static):
-    source.share = source.share + ends * (reached - 1)
-    while not now.empty:
-        foreach(now, give, then, ends, scaled)
-        now, then = then, now
-        then.clear()
+        if t.dist < level:
+            total += t.paths
+    if total > 0.0:
+        p.dist = level  # race: neither value is less than `level`
+        p.paths = total
+        then.add(p)
+        store_end(w, level, end)
+        if total > MOST:
+            w.lost.set()
 
 
 @kernel
-def reset_scaled(p):
-    p.dist = INFINITY
-    p.paths = 0.0
-    p.scale = i32(0)
-    p.carried = 0.0
+def pull_none(p, level, end, w, then):
+    """A placeholder for directed graphs, so that no index of in-edges is built."""
 
 
 @kernel
-def find_next(p, level, then, leaves):
-    ahead = 0
+def count_edges(p, state):
+    atomic_add(state.edges, i64(p.out_degree))
+
+
+@kernel
+def find_next(p, level, end, w, then, in_order: static):
+    if in_order:
+        store_end(w, level, end)
     for t in p.outnbrs:
-        before = atomic_min(t.dist, level)
-        if before >= level:
-            ahead += 1
-        if before > level:
+        if atomic_min(t.dist, level) > level:
             then.add(t)
-    p.ahead = i32(ahead)
-    if ahead == 0:
-        leaves.add(p)
 
 
 @kernel
@@ -160,20 +168,86 @@ def count_scaled(p, level):
     p.scale = scale
 
 
+@kernel
+def gather(p, next_level, reached, ends, scaled: static):
+    """Add the dependencies on the points of the next level, of which each has stored its part."""
+    paths, share, total = p.paths, p.share, 0.0  # loaded before the loop, whose loads depend on it
+    for t in p.outnbrs:
+        if t.dist == next_level:
+            part = t.part
+            if scaled:
+                apart = t.scale - p.scale  # at least 0: a predecessor has at most as many paths
+                while apart > 0 and part > 0.0:
+                    part *= UNIT
+                    apart -= 1
+            total += part
+    total *= paths
+    p.carried = total
+    p.part = (1.0 + total) / paths
+    p.share = share + (total + ends if next_level > 1 else ends * (reached - 1))
+
+
 @program
-def search_scaled(g, now, then, leaves, level, source):
-    foreach(g.points, reset_scaled)
-    source.dist = 0
-    source.paths = 1.0
-    reached = 0
+def sweep(w, order, ends, scaled: static):
+    """Add the dependencies for one source, in ``order``; return False if a count overflowed."""
+    foreach(w.graph.points, reset, scaled)
+    foreach(order, begin)
+    level, first, end, left = i32(0), 0, len(order), i64(len(w.graph.edges))
+    while first < end:
+        level += 1
+        if scaled:
+            foreach(order[first:end], find_next, level, end, w, order, 1)
+            foreach(order[end:], count_scaled, level)
+        else:
+            edges = i64(0)
+            if w.pulls and (end - first) * SPARSE > len(w.graph.points):
+                w.state.edges = 0
+                foreach(order[first:end], count_edges, w.state)
+                edges = w.state.edges
+                left -= edges
+            if edges * DENSE > left:
+                foreach(w.graph.points, w.pull, level, end, w, order,
+                        where=lambda p: p.dist > level)  # fmt: skip
+            else:
+                foreach(order[first:end], expand, level, end, w, order, 1)
+        first = end
+        end = len(order)
+    if w.lost.take():
+        return False
+    reached = end
+    first = w.levels[level - 1].first
+    while level > 0:
+        level -= 1
+        before = w.levels[max(level - 1, 0)].first  # loaded while the level is processed
+        foreach(order[first:end], gather, level + 1, reached, ends, scaled)
+        end = first
+        first = before
+    return True
+
+
+@program
+def sweep_in_parts(w, now, then, ends, scaled: static):
+    """As `sweep`; selects the points of a level by their distances."""
+    foreach(w.graph.points, reset, scaled)
+    foreach(now, begin)
+    level, reached = i32(0), 0
     while not now.empty:
         level += 1
         reached += len(now)
-        foreach(now, find_next, level, then, leaves)
-        foreach(then, count_scaled, level)
+        if scaled:
+            foreach(now, find_next, level, reached, w, then, 0)
+            foreach(then, count_scaled, level)
+        else:
+            foreach(now, expand, level, reached, w, then, 0)
         now, then = then, now
         then.clear()
-    return reached
+    if w.lost.take():
+        return False
+    while level > 0:
+        foreach(w.graph.points, gather, level, reached, ends, scaled,
+                where=lambda p: p.dist + 1 == level)  # fmt: skip
+        level -= 1
+    return True
 
 
 @of_graph
@@ -261,40 +335,59 @@ def carriers(
     if by_weights:
         as_graph(graph)
     names: dict[str, Any] = {"paths": (f64, 0), "carried": (f64, 0), "share": (f64, 0)}
-    if not by_weights:
-        names |= {"dist": (i32, INFINITY), "ahead": (i32, 0)}
-    with graph.points.temporary_columns(**names), ExitStack() as added:
+    with ExitStack() as added:
         if by_weights:
+            added.enter_context(graph.points.temporary_columns(**names))
             sweep_by_weights(graph, sources.tolist(), ends, each)
         else:
-            _sweep(graph, sources.tolist(), ends, added, each)
+            names |= {"dist": (i32, INFINITY), "part": (f64, 0)}
+            make = partial(_objects, graph)
+            objects = added.enter_context(workspace(graph, "betweenness", make, **names))
+            _sweep(graph, objects, sources.tolist(), ends, added, each)
         yield
 
 
+def _objects(graph: Graph) -> list[Any]:
+    """Make the objects of `sweep`, or of `sweep_in_parts`."""
+    n, lost = len(graph.points), Flag(graph)
+    # with spare capacity warps need not reserve more, also when the list is nearly complete
+    order = Collection(graph.points, capacity=2 * n)
+    if isinstance(graph, PartitionedGraph):
+        return [lost, order, Collection(graph.points, capacity=n)]
+    levels = Table("levels", graph, first=i64)
+    levels.extend(n + 1)
+    return [lost, order, levels, Scalars(graph, edges=0)]
+
+
+def _work(graph: Graph, lost: Flag, levels: Table, state: Scalars) -> Work:
+    pulls = not graph.directed
+    return Work(graph, levels, state, lost, pull if pulls else pull_none, pulls)
+
+
 def _sweep(
-    graph: Graph, sources: list[int], ends: float, added: ExitStack, each: Callable[[bool], Any]
-) -> None:
+    graph: Graph, objects: Objects, sources: list[int], ends: float, added: ExitStack,
+    each: Callable[[bool], Any],
+) -> None:  # fmt: skip
     """Add the dependencies for each source; adds the column for scales when counts overflow."""
-    n, lost, scaled = len(graph.points), Flag(graph), False
-    now, then, leaves = lists = [Collection(graph.points, capacity=n) for _ in range(3)]
-
-    def begin(s: int) -> Any:
-        for c in lists:
-            c.clear()
-        now.add(s)
-        return graph.points[s]
-
+    lost, order, *others = objects
+    program: Any = sweep
+    if isinstance(graph, PartitionedGraph):
+        program = sweep_in_parts
+        given: Any = WorkOnParts(graph, lost), order, *others, ends
+    else:
+        given = objects.once(_work, graph, lost, *others), order, ends
+    scaled = False
     for s in sources:
-        source, reached = begin(s), -1
-        if not scaled:
-            reached = search(graph, now, then, leaves, lost, i32(0), source)
-        if reached < 0:
+        for c in (order, *others) if program is sweep_in_parts else (order,):
+            c.clear()
+        order.add(s)
+        if scaled or not objects.run(program, *given, 0):
             if not scaled:
                 added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
-            scaled, source = True, begin(s)
-            reached = search_scaled(graph, now, then, leaves, i32(0), source)
-        then.clear()
-        carry(leaves, then, source, reached, ends, int(scaled))
+                order.clear()
+                order.add(s)
+            scaled = True
+            program(*given, 1)
         each(scaled)
 
 

@@ -3,13 +3,14 @@
 Symmetry (each arc has a reverse of equal weight) is tested by a salted hash of the ends and the
 weight, which is added for arcs from the smaller to the larger id and subtracted for the others: the
 sum is 0 if weights are symmetric; otherwise it is 0 for about one in 2**64 salts, and the salt is
-random.  Later calls only test whether the weights are unchanged, by a hash of weights and ids of
-edges.
+random.  Statistics of integer weights are cached.  Later calls only test whether the weights are
+unchanged, by a hash of weights and ids of edges; those of `expected` test it beside their work.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +75,14 @@ def no_term(e, w, salt):
 
 
 @kernel
+def fingerprint(found, g, salt):
+    terms = u64(0)
+    for e in g.edges:
+        terms += hash_term(e, u64(i64(e.weight)), salt)
+    found.weights = vector(0.0, 0.0, 0.0, f64(terms >> 32), f64(terms % HALF))
+
+
+@kernel
 def measure(found, g, none, salt, term):
     total, largest = none, none
     bad, terms = i64(0), u64(0)
@@ -124,11 +133,8 @@ def measured(graph: Graph) -> Weights:
     ValueError
         If a weight is negative or NaN.
     """
-    kind, n = graph.edges.columns["weight"].dtype, len(graph.points)
-    m: float = graph.edges.live
-    if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
+    if not _in_one_pass(graph):
         return Weights(*_measured_by_arrays(graph), False)
-    real = kind.kind == "f"
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
         found: dict[int, list[float]] = {}
@@ -140,17 +146,51 @@ def measured(graph: Graph) -> Weights:
         largest = sums[:, 2].max()
     else:
         m, total, largest, bad, high, low = _sums(graph, skew_term)
+    return _weights(graph, m, total, largest, bad, high, low)
+
+
+def _in_one_pass(graph: Graph) -> bool:
+    """Whether `measure` handles the graph, which has edges."""
+    kind = graph.edges.columns["weight"].dtype.newbyteorder("=").str[1:]
+    return not graph.points.deletes and kind in NARROW and graph.edges.live > 0
+
+
+def _weights(
+    graph: Graph, m: float, total: float, largest: float, bad: float, high: float, low: float
+) -> Weights:
+    """Return the statistics for the sums of `measure` over ``m`` edges."""
+    kind, n = graph.edges.columns["weight"].dtype, len(graph.points)
     # sums over the parts, as the two arcs of an edge may be in different parts
     skew = (int(high) * HALF + int(low)) % 2**64
     if bad:
         _measured_by_arrays(graph)  # raises an error that names the edge
     delta = total / m * EDGES * n / m
-    if real:
+    if kind.kind == "f":
         return Weights(None, np.result_type(kind, np.float32), delta, False)
     dtype = _integer(kind, int(largest) * n + delta)
     if kind != np.uint32:
         return Weights(None, dtype, delta, not skew)
     return Weights(_unsigned(graph, dtype), dtype, delta, not skew)
+
+
+def expected(graph: Graph) -> tuple[Weights, Callable[[], bool]]:
+    """Return the statistics of the weights, and a function that tells whether they are right.
+
+    On a GPU statistics of an earlier call are returned at once, while the device computes the hash
+    of the weights.  Raises as `measured`.
+    """
+    if isinstance(graph, PartitionedGraph) or graph.device.on_host or not _in_one_pass(graph):
+        return measured(graph), _always
+    known: KnownSums | None = graph.kept.get(WEIGHT_SUMS)
+    valid = known is not None and known.changes == (0, graph.changes) and not known.bad
+    if known is None or not valid or graph.edges.columns["weight"].dtype.kind not in "iu":
+        return measured(graph), _always
+    foreach(known.found, fingerprint, graph, u64(SALT))
+    return _weights(graph, graph.edges.live, *known.sums), known.matches
+
+
+def _always() -> bool:
+    return True
 
 
 def has_equal_reverses(graph: Graph) -> bool:
@@ -164,30 +204,38 @@ def has_equal_reverses(graph: Graph) -> bool:
 
 
 class KnownSums(NamedTuple):
-    """Cached sums; the skew is most expensive, because the ends of arcs are random reads."""
+    """Cached sums of integer weights."""
 
-    found: Scalars  # results of `measure`
+    found: Scalars  # results of `fingerprint` and `measure`
     changes: tuple[int, ...]  # modification counters of the edges: of all parts, and of the graph
     terms: list[float]  # the hash, in two halves
-    skew: list[float]  # the skew of the hashed weights, in two halves
+    sums: list[float]  # the sums of `measure`, of which the last two are the skew
+
+    @property
+    def bad(self) -> bool:
+        """Whether a weight is negative."""
+        return self.sums[2] > 0
+
+    def matches(self) -> bool:
+        """Whether the hash that `fingerprint` has found is that of these sums."""
+        return bool(self.found.weights.tolist()[3:] == self.terms)
 
 
 def _sums(graph: Graph, term: Any, changes: int = 0) -> list[float]:
     """Return the number of edges of a graph or a part, and the sums of `measure`."""
     known: KnownSums | None = graph.kept.pop(WEIGHT_SUMS, None)  # removed while in use
     found = known.found if known else Scalars(graph, weights=np.zeros(5))
-    real = graph.edges.columns["weight"].dtype.kind == "f"
-    given = graph, f64(0) if real else i64(0), u64(SALT)
-    foreach(found, measure, *given, no_term if real else hash_term)
-    *sums, high, low = found.weights.tolist()
-    terms, current, skew = [high, low], (changes, graph.changes), [1.0, 0.0]
-    if known and known.changes == current and known.terms == terms:
-        skew = known.skew
-    elif not real:
-        foreach(found, measure, *given, term)
-        skew = found.weights.tolist()[3:]
-    graph.kept[WEIGHT_SUMS] = KnownSums(found, current, terms, skew)
-    return [graph.edges.live, *sums, *skew]
+    if graph.edges.columns["weight"].dtype.kind == "f":
+        foreach(found, measure, graph, f64(0), u64(SALT), no_term)
+        return [graph.edges.live, *found.weights.tolist()]
+    foreach(found, fingerprint, graph, u64(SALT))
+    current = changes, graph.changes
+    if not known or known.changes != current or not known.matches():
+        terms = found.weights.tolist()[3:]
+        foreach(found, measure, graph, i64(0), u64(SALT), term)
+        known = KnownSums(found, current, terms, found.weights.tolist())
+    graph.kept[WEIGHT_SUMS] = known
+    return [graph.edges.live, *known.sums]
 
 
 def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:

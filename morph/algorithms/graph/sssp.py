@@ -19,6 +19,7 @@ Work: O(n + m), plus the edges of vertices that are expanded more than once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from morph.algorithms.graph.arguments import (
     values,
 )
 from morph.algorithms.graph.bfs import bfs
-from morph.algorithms.graph.costs import EDGES, Weights, likely_32_bits, measured
+from morph.algorithms.graph.costs import EDGES, Weights, expected, likely_32_bits, measured
 from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.algorithms.graph.workspace import workspace
@@ -283,10 +284,23 @@ def sssp(
         return _hops(graph, starts, cutoff, predecessors, rows)
     if targets is cutoff is None and not (predecessors or rows):
         compile_ahead(f"sssp {graph.edges.columns['weight'].dtype}", graph.device, graph)
-    weights = measured(graph)
     given = graph, starts, target_ids, cutoff, predecessors
     solve = _solved_rows if rows else _solved
-    if weights[1] == np.int64 and likely_32_bits(graph, weights[2]):  # half the memory
+    weights, right = expected(graph)
+    try:
+        found = _solved_with(weights, solve, given)
+    except OverflowError:
+        if right():
+            raise
+    else:
+        if right():
+            return found
+    return _solved_with(measured(graph), solve, given)
+
+
+def _solved_with(weights: Weights, solve: Callable[..., Sssp | None], given: Any) -> Sssp:
+    """Solve with distances of 32 bits if these probably suffice, else with those of ``weights``."""
+    if weights[1] == np.int64 and likely_32_bits(given[0], weights[2]):  # half the memory
         found = solve(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
         if found is not None:
             return found
@@ -338,10 +352,11 @@ def _solved(
         limit = delta
         if dense:
             pulls = equal and not graph.directed
-            limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
+            limit = objects.run(dense_phase, work, queue, first, i64(BUCKETS), pulls)
+            limit = dtype.type(limit)
         convert = _widened if dtype == np.int32 else None
         with early_results(graph, "dist", convert=convert) as copied:
-            limit = search(work, queue, limit)
+            limit = objects.run(search, work, queue, limit)
         if limit < 0 and not cuts:
             if hope:
                 return None
