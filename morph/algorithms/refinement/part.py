@@ -108,7 +108,7 @@ class Part:
         """The number of new points."""
         return len(self.tables.points) - len(self.point)
 
-    def refine(self, run: PartitionedRefinement, limit: int | None, few: int) -> None:
+    def refine(self, run: PartitionedRefinement, limit: int, few: int) -> None:
         """Refine until at most ``few`` triangles are left, or ``limit`` points were added."""
         g = self.tables
         refuse_defects(g, run.mesh)

@@ -23,7 +23,7 @@ import numpy as np
 
 from morph.algorithms.refinement.host_mesh import Arrays, HostMesh, NewArrays, around, write_rows
 from morph.algorithms.refinement.kernels import REASONS
-from morph.algorithms.refinement.parameters import Request, parameters_of
+from morph.algorithms.refinement.parameters import UNLIMITED, Request, parameters_of
 from morph.algorithms.refinement.part import Part
 from morph.algorithms.refinement.rounds import Progress, examine, worklist
 from morph.algorithms.triangulation.insertion_order import hilbert_keys
@@ -147,10 +147,9 @@ class PartitionedRefinement:
             The number of new points.
         """
         size, left, parts = len(self.devices), self.points_left, dict[int, Part]()
-        limits: list[int | None] = [None] * size
-        if left is not None:
-            shares = [share_of(left, k, size) for k in range(size)]
-            limits = [share.stop - share.start for share in shares]
+        # without a limit, too, so that parts and strips launch the same units
+        shares = [share_of(UNLIMITED if left is None else left, k, size) for k in range(size)]
+        limits = [share.stop - share.start for share in shares]
         made = NewArrays(self.host, self.group)
         points = self._points_of_parts()
         triangles = self._triangles_of_parts(points)
