@@ -135,9 +135,9 @@ class Part:
         -------
         dict of str to array or dict
             ``points`` and ``triangles``, see `HostMesh`, of new points and of all triangles.  On
-            the host: ``side``, ``segment``, ``failed`` and ``reason``; ``old``, ``border``,
-            ``border_side``, ``border_segment``, ``beyond``: each side at the border, by its
-            triangle's previous and present row, its segment or -1, and the triangle behind.
+            the host: ``side``, ``ends``, ``segment``, ``failed`` and ``reason``; ``old``,
+            ``border``, ``border_side``, ``border_segment``, ``beyond``: each side at the border, by
+            its triangle's previous and present row, its segment or -1, and the triangle behind.
         """
         g, xp, n = self.tables, self.device.xp, len(self.point)
         node, nbr, side, side_segment = sides_of(g)
@@ -163,8 +163,10 @@ class Part:
             segment, reason = g.triangles.segment.array, g.triangles.reason.array
             failed = xp.flatnonzero(reason >= 0)
             t, k = side // 4, side % 4
+            ends = [triangles["node"][t, (k + step) % 3] for step in (1, 2)]
             lists = {
                 "side": row[t].astype(np.int64) * 4 + k, "segment": side_segment,
+                "ends": xp.stack(ends, axis=1),
                 "failed": row[failed].astype(np.int64), "reason": reason[failed],
                 "old": self.row[self.t], "border": row[self.t].astype(np.int64),
                 "border_side": self.k, "border_segment": segment[self.t, self.k],
@@ -173,15 +175,32 @@ class Part:
             found = {name: self.device.to_host(a) for name, a in lists.items()}
         return found | {"points": points, "triangles": triangles}
 
-    def strip_rows(self, row: Any, rings: int) -> Any:
-        """Give the rows of triangles around the border and of those to refine, on the host."""
+    def strip(self, row: Any, triangles: Arrays, rings: int) -> Arrays:
+        """Give the triangles around the border and those to refine, on the host.
+
+        Parameters
+        ----------
+        row : (m,) int32 array
+            The number of each triangle.
+        triangles : dict of str to array
+            Of `result`.
+        rings : int
+            How many steps across sides around these triangles are given, too.
+
+        Returns
+        -------
+        dict of str to array
+            ``row`` and the columns of ``triangles``.
+        """
         g, device = self.tables, self.device
         g.triangles.add("near", i32)
         some = len(g.triangles) // 16
         found, following = (Collection(g.triangles, capacity=some) for _ in range(2))
         find_strip(g, found, following, rings)
         with device.active():
-            return device.to_host(row[device.xp.flatnonzero(g.triangles.near.array)])
+            near, xp = device.xp.flatnonzero(g.triangles.near.array), device.xp
+            arrays = {name: xp.take(a, near, axis=0) for name, a in ({"row": row} | triangles).items()}
+            return {name: device.to_host(a) for name, a in arrays.items()}
 
     def free(self) -> None:
         """Free the memory of the tables now, not when Python's collector finds them."""
