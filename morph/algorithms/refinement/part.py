@@ -199,7 +199,9 @@ class Part:
         find_strip(g, found, following, rings)
         with device.active():
             near, xp = device.xp.flatnonzero(g.triangles.near.array), device.xp
-            arrays = {name: xp.take(a, near, axis=0) for name, a in ({"row": row} | triangles).items()}
+            arrays = {
+                name: xp.take(a, near, axis=0) for name, a in ({"row": row} | triangles).items()
+            }
             return {name: device.to_host(a) for name, a in arrays.items()}
 
     def free(self) -> None:
