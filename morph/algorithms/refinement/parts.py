@@ -39,7 +39,7 @@ from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
 FEW = 100  # triangles of a part that wait for the strip although they could be refined
-RINGS = 8  # of triangles around those to refine: most cavities do not reach further
+RINGS = 12  # of triangles around those to refine: few cavities reach further
 SAMPLE = 1 << 14  # points of each share that are compared to divide the curve
 
 Measure = Callable[[Graph, float, int], int]
