@@ -16,7 +16,7 @@ from morph.algorithms.triangulation.tables import (
 )
 from morph.mesh import Mesh
 from morph.partition.group import DeviceGroup, share_of
-from morph.runtime.arrays import copy_all_to_host
+from morph.runtime.device import Device
 
 SLACK = 16  # arrays of a strip get 1 / SLACK spare rows
 GROWTH = 4  # arrays of a round of parts have so many times the rows: untouched pages cost nothing
@@ -266,6 +266,6 @@ def around(nbr: Any, rows: Any, rings: int) -> Any:
     return np.sort(np.concatenate(found))
 
 
-def write_rows(arrays: Arrays, columns: Arrays, rows: slice) -> None:
+def write_rows(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
     """Copy arrays of a device to rows of columns on the host, all of them together."""
-    copy_all_to_host([*arrays.values()], [columns[name][rows] for name in arrays])
+    device.copy_to_host([*arrays.values()], [columns[name][rows] for name in arrays])

@@ -178,8 +178,10 @@ class Part:
             read_part(
                 g, table_of(device, "numbers", number=number), table_of(device, "rows", place=row),
                 table_of(device, "corners", **triangles), sides, failed, self.border,
-                table_of(device, "fresh", place=new, **points), scale,
+                table_of(device, "fresh", place=new, **points),
             )  # fmt: skip
+            if scale != 1.0:
+                points["xy"] /= scale
             border = self.border
             lists = {
                 "side": sides.items, "ends": sides.ends.array, "segment": sides.segment.array,
@@ -375,10 +377,10 @@ def read_border(e, g, rows):
 
 
 @kernel
-def read_fresh(p, g, scale):
+def read_fresh(p, g):
     """Write the columns of a new point."""
     q = g.points[p.place]
-    p.xy = q.xy / scale
+    p.xy = q.xy
     p.on = i32(q.on)
     p.marker = i32(0) if q.on is None else q.on.marker
     if hasattr(q, "wanted"):
@@ -386,9 +388,9 @@ def read_fresh(p, g, scale):
 
 
 @program
-def read_part(g, numbers, rows, corners, sides, failed, border, fresh, scale):
+def read_part(g, numbers, rows, corners, sides, failed, border, fresh):
     """Write a part in the numbers of the mesh, see `Part.result`."""
-    foreach(fresh, read_fresh, g, scale)
+    foreach(fresh, read_fresh, g)
     foreach(border, read_border, g, rows)
     foreach(g.triangles, read_corners, numbers, rows, corners)
     foreach(g.triangles, read_sides, numbers, rows, sides, where=has_segment)

@@ -272,13 +272,13 @@ class PartitionedRefinement:
                 with part.device.active():
                     rows = part.device.xp.arange(*row[k : k + 2], dtype=np.int32)
                 found[k] = part.result(self.scale, point[k], rows)
-                write_rows(found[k].pop("points"), points, slice(*point[k : k + 2]))
+                write_rows(part.device, found[k].pop("points"), points, slice(*point[k : k + 2]))
                 strips[k] = part.strip(rows, found[k]["triangles"], RINGS)
                 part.free()
 
         def write(k: int) -> None:
             if k in columns:
-                write_rows(columns.pop(k), triangles, slice(*row[k : k + 2]))
+                write_rows(self.devices[k], columns.pop(k), triangles, slice(*row[k : k + 2]))
 
         self.group.each(number)
         columns = {k: f.pop("triangles") for k, f in found.items()}
@@ -318,7 +318,7 @@ class PartitionedRefinement:
         with part.device.active():
             new = part.device.xp.arange(host.m, m, dtype=np.int32)
             found = part.result(self.scale, host.n, part.device.xp.concatenate([part.row, new]))
-        write_rows(found.pop("points"), host.points, slice(host.n, n))
+        write_rows(part.device, found.pop("points"), host.points, slice(host.n, n))
         arrays = {name: part.device.to_host(a) for name, a in found.pop("triangles").items()}
         for name, a in arrays.items():
             host.triangles[name][rows] = a[: len(rows)]
