@@ -14,6 +14,7 @@ import pytest
 from pretend import Pretended, pretended
 
 import morph
+from morph.algorithms.refinement import parts
 from morph.algorithms.triangulation import delaunay
 from morph.launch import ahead, binding, common_units, records
 from morph.launch.binding import Description
@@ -34,6 +35,16 @@ def _refine(device: Any) -> None:
     mesh = morph.Mesh.trusted(**vars(morph.triangulate(points, device="cpu")))
     records_of.clear()  # only those of the refinement
     morph.refine(mesh, 25, device=device)
+
+
+def _refine_parts(device: Any) -> None:
+    """With so many triangles that the units are those of large meshes."""
+    points = np.random.default_rng(0).random((6000, 2))
+    mesh = morph.Mesh.trusted(**vars(morph.triangulate(points, device="cpu")))
+    records_of.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "LEAST", 1000)
+        morph.refine(mesh, 25, device=[device, device])
 
 
 def _solve(n: int, ratio: float, device: Any) -> None:
@@ -71,6 +82,7 @@ def _polygon(device: Any) -> None:
 
 CALLS: dict[str, Callable[[Any], object]] = {
     "refine": _refine,
+    "refine parts": _refine_parts,
     "triangulate": _triangulate,
     "triangulate polygon": _polygon,
     "solve": lambda on: _solve(300, 4.0, on),

@@ -333,7 +333,7 @@ def pretended(monkeypatch: Any, index: int = 7) -> Pretended:
         return out
 
     monkeypatch.setattr(arrays, "_fetch", fetched)
-    monkeypatch.setattr(arrays, "_fetch_all", lambda given: list(map(fetched, given)))
+    monkeypatch.setattr(arrays, "_fetch_all", lambda *given: list(map(fetched, *given)))
     known = operands.device_of
     for module in (operands, mesh_arrays, conversion):
         monkeypatch.setattr(module, "device_of", lambda x: device if type(x) is There else known(x))

@@ -12,7 +12,7 @@ import test_interrupts_within
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from pretend import pretended
+from pretend import Pretended, pretended
 from refining import square, violating
 from scipy.spatial import Delaunay
 from targets import tries
@@ -26,6 +26,7 @@ from morph import testing
 from morph.algorithms.refinement import part, parts
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.cli import main
+from morph.launch import scratch
 from morph.mesh import MeshError
 
 GPU = pytest.param(["cuda:0", "cuda:0", "cpu"], marks=pytest.mark.gpu)
@@ -126,6 +127,22 @@ def test_on_a_pretended_gpu(monkeypatch):
     done = refine_with_report(mesh, 25, limits, 0.05, device=[gpu, gpu])
     judge(mesh, done.mesh, 25)
     assert done.unmet == {} and type(done.mesh.points) is np.ndarray
+
+
+def test_rounds_of_parts_on_pretended_gpus(monkeypatch):
+    """Wide strips are divided again while threads write and read the triangles on the host."""
+    gpus = [pretended(monkeypatch, 0), *map(Pretended, range(1, 4))]
+    for gpu in gpus[1:]:
+        monkeypatch.setitem(scratch._scratch, gpu.name, scratch.Scratch(gpu))
+    monkeypatch.setattr(parts, "RINGS", 16)
+    monkeypatch.setattr(parts, "LEAST", 100)
+    mesh, seen = square(1000, 1), []
+    for _ in range(3):
+        done = refine_with_report(
+            mesh, 28, 0.001, device=gpus, progress=lambda *x: seen.append(x[0])
+        )
+        judge(mesh, done.mesh, 28)
+        assert done.unmet == {} and seen[-1] > 2
 
 
 def test_a_device_with_too_little_memory(monkeypatch):

@@ -27,11 +27,35 @@ class Event:
     def __init__(self, disable_timing):
         assert disable_timing
 
-    def record(self):
+    def record(self, stream):
         """Do nothing."""
 
     def synchronize(self):
         """Do nothing."""
+
+
+class Stream:
+    """A stream whose copies have ended when they are enqueued."""
+
+    def __init__(self, non_blocking):
+        self.ptr, self.after = int(non_blocking), []
+
+    def record(self):
+        return self
+
+    def wait_event(self, event):
+        self.after.append(event)
+
+    def synchronize(self):
+        """Do nothing."""
+
+
+used = []  # streams of copies
+
+
+def copied(to, at, size, kind, stream):
+    used.append((kind, stream))
+    ctypes.memmove(to, at, size)
 
 
 def pinned(size):
@@ -48,13 +72,10 @@ def pinned(size):
 
 @pytest.fixture(autouse=True)
 def cupy(monkeypatch):
-    runtime = SimpleNamespace(
-        memcpyAsync=lambda to, at, size, kind, stream: ctypes.memmove(to, at, size),
-        streamSynchronize=lambda stream: None,
-    )
+    used.clear()
     cuda = SimpleNamespace(
-        runtime=runtime, Event=Event, alloc_pinned_memory=pinned,
-        get_current_stream=lambda: SimpleNamespace(ptr=0),
+        runtime=SimpleNamespace(memcpyAsync=copied), Event=Event, alloc_pinned_memory=pinned,
+        Stream=Stream, get_current_stream=lambda: Stream(non_blocking=False),
     )  # fmt: skip
     made = SimpleNamespace(cuda=cuda, empty=lambda *given: np.empty(*given).view(There))
     monkeypatch.setitem(sys.modules, "cupy", made)
@@ -77,6 +98,8 @@ def test_arrays_arrive_whole():
     for a, *copies in zip(given, sent, fetched, into, strict=True):
         assert all(c.dtype == a.dtype and np.array_equal(c, a) for c in copies)
         assert type(copies[0]) is There and type(copies[1]) is np.ndarray
+    # copies to the host delay no kernel of the current stream
+    assert set(used) == {(transfer.TO_DEVICE, 0), (transfer.TO_HOST, 1)}
 
 
 def test_after_an_error_no_thread_copies_any_more(monkeypatch):

@@ -156,9 +156,11 @@ def all_to_host(given: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(x) if is_host(x) else next(fetched) for x in given]
 
 
-def copy_to_host(x: Any, out: np.ndarray[Any, Any]) -> None:
-    """Copy an array of any device to a C-contiguous NumPy array of its shape and type."""
-    if is_host(x):
-        out[...] = x
-    else:
-        _fetch(gpu_array(x), out)
+def copy_to_host(given: Sequence[Any], outs: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Copy arrays to C-contiguous NumPy arrays of their shapes and types, together."""
+    there = [(gpu_array(x), out) for x, out in zip(given, outs, strict=True) if not is_host(x)]
+    if there:
+        _fetch_all(*map(list, zip(*there, strict=True)))
+    for x, out in zip(given, outs, strict=True):
+        if is_host(x):
+            out[...] = x

@@ -281,8 +281,8 @@ class Backend(Protocol):
         A NumPy array is returned without a copy.
         """
 
-    def copy_to_host(self, x: Array, out: np.ndarray[Any, Any]) -> None:
-        """Copy an array of this device to a C-contiguous NumPy array of its shape and type."""
+    def copy_to_host(self, given: Sequence[Array], outs: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Copy arrays of this device to C-contiguous NumPy arrays of their shapes and types."""
 
     def write(self, array: Array, values: Any) -> None:
         """Write to all elements of an array of this device, or of a view of one.

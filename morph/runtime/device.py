@@ -126,9 +126,9 @@ class Device(Backend):
             self._nothing[nbytes] = self.buffer(nbytes)
         return self._nothing[nbytes]
 
-    def copy_to_host(self, x: Array, out: np.ndarray[Any, Any]) -> None:
-        """Copy an array of this device to a C-contiguous NumPy array of its shape and type."""
-        copy_to_host(x, out)
+    def copy_to_host(self, given: Sequence[Array], outs: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Copy arrays of this device to C-contiguous NumPy arrays of their shapes and types."""
+        copy_to_host(given, outs)
 
     def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
         with self.active():

@@ -46,7 +46,7 @@ class PinnedChunks(NamedTuple):
     cupy: Any
     memory: list[tuple[np.ndarray[Any, Any], int]]
     jobs: list[Future[None]]
-    stream: int
+    stream: Any
 
     def start(self, job: Callable[..., None], *args: Any) -> Future[None]:
         """Begin a copy by a thread."""
@@ -57,7 +57,7 @@ class PinnedChunks(NamedTuple):
     def event(self) -> Any:
         """An event after the copies of the GPU so far."""
         made = self.cupy.cuda.Event(disable_timing=True)
-        made.record()
+        made.record(self.stream)
         return made
 
 
@@ -82,14 +82,14 @@ def fetch_all(
         event.synchronize()
         target[:] = chunk
 
-    with arrays[0].device, _pinned_chunks(made, FETCHED) as s:
+    with arrays[0].device, _pinned_chunks(made, FETCHED, apart=True) as s:
         copies: list[Future[None]] = []
         copy = s.cupy.cuda.runtime.memcpyAsync
         for k, piece in enumerate(_pieces(made, arrays, s.memory[0][0].size)):
             if k >= len(s.memory):
                 copies[k - len(s.memory)].result()  # its chunk is free
             chunk, at = s.memory[k % len(s.memory)]
-            copy(at, piece.address, piece.host.size, TO_HOST, s.stream)
+            copy(at, piece.address, piece.host.size, TO_HOST, s.stream.ptr)
             copies.append(s.start(copy_chunk, s.event(), chunk[: piece.host.size], piece.host))
         for copied in copies:
             copied.result()
@@ -145,10 +145,10 @@ def send_all(arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         for k, piece in enumerate(pieces):
             if (filled := fills[k]) is not None:
                 filled.result()
-            copy(piece.address, s.memory[k % count][1], piece.host.size, TO_DEVICE, s.stream)
+            copy(piece.address, s.memory[k % count][1], piece.host.size, TO_DEVICE, s.stream.ptr)
             if k + count < len(pieces):
                 start(k + count, s.event())
-        s.cupy.cuda.runtime.streamSynchronize(s.stream)  # before the chunks are freed for reuse
+        s.stream.synchronize()  # before the chunks are freed for reuse
     return made
 
 
@@ -160,9 +160,21 @@ def _pieces(hosts: Sequence[Any], devices: Sequence[Any], size: int) -> Iterator
             yield Piece(plain[begin : begin + size], there.data.ptr + begin)
 
 
+def _own_stream(cupy: Any) -> Any:
+    """A stream for copies of what the current stream has computed so far."""
+    made = cupy.cuda.Stream(non_blocking=True)
+    made.wait_event(cupy.cuda.get_current_stream().record())
+    return made
+
+
 @contextmanager
-def _pinned_chunks(hosts: Sequence[np.ndarray[Any, Any]], most: int) -> Iterator[PinnedChunks]:
-    """Yield pinned chunks, at most ``most``; waits for all jobs at the end."""
+def _pinned_chunks(
+    hosts: Sequence[np.ndarray[Any, Any]], most: int, apart: bool = False
+) -> Iterator[PinnedChunks]:
+    """Yield pinned chunks, at most ``most``; waits for all jobs at the end.
+
+    Copies ``apart`` do not delay what other threads enqueue on the current stream.
+    """
     import cupy  # noqa: PLC0415
 
     total, size = sum(x.nbytes for x in hosts), LEAST_CHUNK
@@ -171,11 +183,13 @@ def _pinned_chunks(hosts: Sequence[np.ndarray[Any, Any]], most: int) -> Iterator
     count = sum(-(-x.nbytes // size) for x in hosts)
     pinned = [cupy.cuda.alloc_pinned_memory(size) for _ in range(max(min(most, count), 1))]
     memory = [(np.frombuffer(p, np.uint8, size), p.ptr) for p in pinned]
-    made = PinnedChunks(cupy, memory, [], cupy.cuda.get_current_stream().ptr)
+    made = PinnedChunks(
+        cupy, memory, [], _own_stream(cupy) if apart else cupy.cuda.get_current_stream()
+    )
     try:
         yield made
     except BaseException:  # the GPU may still copy to or from the chunks
-        cupy.cuda.runtime.streamSynchronize(made.stream)
+        made.stream.synchronize()
         raise
     finally:
         wait(made.jobs)

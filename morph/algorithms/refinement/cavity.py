@@ -128,6 +128,9 @@ def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
                 found = segment_at_boundary(~edge, outer, a.xy, b.xy, x, splits, params)
                 if found >= 0 or found == MISFIT:
                     return found
+                if hasattr(params, "has_border"):
+                    if found == WAITS:  # cavities at borders may be large, and are found in vain
+                        return found
                 met = min(met, found)
                 segments.add(~edge)
             boundary.add(outer)

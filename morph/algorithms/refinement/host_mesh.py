@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,13 @@ class HostMesh:
         ``wanted``.
     triangles : dict of str to array
         ``node``, ``nbr``; ``origin``, the input triangle.
-    side, segment : arrays
+        Reading it calls `finish`.
+    writing : callable, optional
+        Waits until the devices have written the triangles of a round of parts.
+    side, ends, segment : arrays
         The half-edge ``4 * triangle + side`` of each segment's edge, in the triangle with the
-        larger row of two, and the segment's row in the input; empty before the first round.
+        larger row of two; its ends, and the segment's row in the input; empty before the first
+        round.
     failed, reason : arrays
         The triangles that miss a limit, and why.
     """
@@ -50,11 +55,27 @@ class HostMesh:
     def __init__(self, source: Mesh, has_origin: bool) -> None:
         self.source, self.n, self.m = source, len(source.points), len(source.triangles)
         self.points: Arrays = {"xy": source.points, "marker": source.point_markers}
-        self.triangles: Arrays = {"node": source.triangles, "nbr": source.neighbors}
+        self._triangles: Arrays = {"node": source.triangles, "nbr": source.neighbors}
         if has_origin:
-            self.triangles["origin"] = np.arange(self.m, dtype=np.int32)
+            self._triangles["origin"] = np.arange(self.m, dtype=np.int32)
+        self.writing: Callable[[], None] | None = None
+        self._borders: Arrays = {}
         self.side = self.failed = np.empty(0, np.int64)
+        self.ends = np.empty((0, 2), np.int32)
         self.segment, self.reason = np.empty(0, np.int32), np.empty(0, np.int8)
+
+    @property
+    def triangles(self) -> Arrays:
+        """The columns of triangles, completely written."""
+        self.finish()
+        return self._triangles
+
+    def finish(self) -> None:
+        """Wait until the triangles of a round of parts are written; connect the parts."""
+        if self.writing is not None:
+            self.writing()
+            self.writing, border = None, self._borders
+            self._triangles["nbr"][border["border"], border["border_side"]] = border["beyond"]
 
     @property
     def is_input(self) -> bool:
@@ -70,15 +91,14 @@ class HostMesh:
         """The ends of the segments' edges, shape (k, 2), and the segment of each."""
         if self.is_input:
             return self.source.segments, np.arange(len(self.source.segments), dtype=np.int32)
-        node, t, k = self.triangles["node"], self.side // 4, self.side % 4
-        return np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1), self.segment
+        return self.ends, self.segment
 
     def allocate(self, n: int, m: int) -> tuple[Arrays, Arrays]:
         """Allocate new arrays of points and of triangles, with spare rows; contents undefined."""
         points = self.points if "on" in self.points else self.points | {"on": _NO_ROWS}
         return tuple(
             {name: np.empty((k + k // SLACK, *a.shape[1:]), a.dtype) for name, a in old.items()}
-            for old, k in ((points, n), (self.triangles, m))
+            for old, k in ((points, n), (self._triangles, m))
         )  # type: ignore[return-value]
 
     def reserve(self, n: int, m: int) -> None:
@@ -91,37 +111,49 @@ class HostMesh:
             ):
                 for name, a in new.items():
                     a[:k] = old[name][:k] if name in old else -1
-            self.points, self.triangles = made
+            self.points, self._triangles = made
 
-    def connect(self, found: list[Arrays], replaced: Any = None) -> None:
-        """Write the neighbours behind borders, and list edges of segments, and reasons.
+    def renew(
+        self, arrays: tuple[Arrays, Arrays], n: int, m: int, found: list[Arrays], strip: Arrays
+    ) -> None:
+        """Take new arrays after a round of parts, in which all triangles have new numbers.
 
         Parameters
         ----------
+        arrays : tuple of dict of str to array
+            Points, and triangles, which are not written yet.
+        n, m : int
+            The numbers of points and triangles.
         found : list of dict of str to array
             See `Part.result`.
-        replaced : (m,) bool array, optional
-            Mask of the triangles that a strip replaces; None after a round of parts, when all
-            triangles have new numbers and the lists are new.
+        strip : dict of str to array
+            See `Part.strip`; it gets the neighbours behind borders.
         """
-        more = self._write_borders(found, replaced is None)
-        self._merge_lists(found, more, replaced)
+        border = self._borders = _borders(found)
+        t, k = border["border"], border["border_side"]
+        by_old = np.argsort(border["old"])
+        at = np.searchsorted(border["old"], border["beyond"], sorter=by_old)
+        beyond = border["beyond"] = t[by_old][np.minimum(at, len(t) - 1)]
+        at = np.searchsorted(strip["row"], t)
+        strip["nbr"][at, k] = beyond
+        self.points, self._triangles = arrays
+        self.n, self.m = n, m
+        self._merge_lists(found, _listed(border, strip["node"][at]), None)
 
-    def _write_borders(self, found: list[Arrays], renumbered: bool) -> Arrays:
-        """Write the neighbours behind borders; return the ``side`` and ``segment`` of edges there.
+    def connect(self, found: Arrays, replaced: Any) -> None:
+        """Write the neighbours behind the border of a strip, and list its segments and reasons.
 
-        If all triangles are ``renumbered``, ``beyond`` is a previous row, else it still holds.
+        Parameters
+        ----------
+        found : dict of str to array
+            See `Part.result`.
+        replaced : (m,) bool array
+            Mask of the triangles that the strip replaces.
         """
-        border = {name: np.concatenate([f[name] for f in found]) for name in _BORDER}
-        t, k, beyond = border["border"], border["border_side"], border["beyond"]
-        if renumbered:
-            by_old = np.argsort(border["old"])
-            at = np.searchsorted(border["old"], beyond, sorter=by_old)
-            beyond = t[by_old][np.minimum(at, len(t) - 1)]
-        self.triangles["nbr"][t, k] = beyond
-        # of two parts, or of a part and a triangle outside, one has the edge
-        listed = (border["border_segment"] >= 0) & (beyond < t)
-        return {"side": t[listed] * 4 + k[listed], "segment": border["border_segment"][listed]}
+        border = _borders([found])
+        t = border["border"]
+        self.triangles["nbr"][t, border["border_side"]] = border["beyond"]
+        self._merge_lists([found], _listed(border, self.triangles["node"][t]), replaced)
 
     def _merge_lists(self, found: list[Arrays], more: Arrays, replaced: Any) -> None:
         """Replace what is listed of replaced triangles, or of all, by what has been found."""
@@ -130,6 +162,7 @@ class HostMesh:
             keep_side, keep_failed = ~replaced[self.side // 4], ~replaced[self.failed]
         edges = [*found, more]
         self.side = np.concatenate([self.side[keep_side], *(f["side"] for f in edges)])
+        self.ends = np.concatenate([self.ends[keep_side], *(f["ends"] for f in edges)])
         self.segment = np.concatenate([self.segment[keep_side], *(f["segment"] for f in edges)])
         self.failed = np.concatenate([self.failed[keep_failed], *(f["failed"] for f in found)])
         self.reason = np.concatenate([self.reason[keep_failed], *(f["reason"] for f in found)])
@@ -163,6 +196,23 @@ class HostMesh:
                 new = interpolated(source, old, arrays["points"], node, origin, known)
                 arrays["point_attributes"] = np.concatenate([old, new])
         return Mesh.trusted(**arrays, base=source.base)
+
+
+def _borders(found: list[Arrays]) -> Arrays:
+    """The sides at the borders of parts, see `Part.result`."""
+    return {name: np.concatenate([f[name] for f in found]) for name in _BORDER}
+
+
+def _listed(border: Arrays, node: Any) -> Arrays:
+    """The edges of segments at borders, given the corners of the triangles there.
+
+    Of two parts, or of a part and a triangle outside, one has the edge.
+    """
+    listed = (border["border_segment"] >= 0) & (border["beyond"] < border["border"])
+    t, k, segment = (border[x][listed] for x in ("border", "border_side", "border_segment"))
+    node, row = node[listed], np.arange(len(t))
+    ends = np.stack([node[row, (k + 1) % 3], node[row, (k + 2) % 3]], axis=1)
+    return {"side": t * 4 + k, "ends": ends, "segment": segment}
 
 
 class NewArrays:
@@ -217,6 +267,5 @@ def around(nbr: Any, rows: Any, rings: int) -> Any:
 
 
 def write_rows(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
-    """Copy arrays of a device to rows of columns on the host."""
-    for name, a in arrays.items():
-        device.copy_to_host(a, columns[name][rows])
+    """Copy arrays of a device to rows of columns on the host, all of them together."""
+    device.copy_to_host([*arrays.values()], [columns[name][rows] for name in arrays])

@@ -13,11 +13,19 @@ from morph.algorithms.refinement.kernels import WAITING
 from morph.algorithms.refinement.parameters import parameters_of
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
-from morph.algorithms.triangulation.tables import empty_tables, link_sides, sides_of
+from morph.algorithms.triangulation.tables import (
+    empty_tables,
+    has_segment,
+    link_sides,
+    most_sides,
+    neighbour,
+    pairs_of,
+    table_of,
+)
 from morph.data.collection import Collection
-from morph.language.dtypes import Ref
-from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_max, f64, i8, i32
+from morph.language.dtypes import Ref, vec
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_max, f64, i8, i32, i64, vector
 from morph.runtime.device import Device
 
 if TYPE_CHECKING:
@@ -42,8 +50,9 @@ class Part:
         Triangles and points of the mesh come first, in the order of ``row`` and ``point``.
     row, point : arrays
         The mesh's numbers of the part's triangles and points.
-    t, k, beyond : arrays
-        Each side at the border, and the triangle of the mesh behind.
+    border : Collection
+        The half-edge of each side at the border, the previous row of its triangle, and the triangle
+        of the mesh behind (``old``, ``beyond``); `result` writes row and segment.
     rounds : int
     """
 
@@ -52,39 +61,48 @@ class Part:
         columns: Callable[[Any], Arrays],
     ) -> None:  # fmt: skip
         self.device, self.rounds, host, xp = device, 0, run.host, device.xp
-        self.row, nbr = triangles["row"], triangles["nbr"]
+        self.row = triangles["row"]
         segments, markers, ends, segment = map(
             device.asarray, (run.mesh.segments, run.mesh.segment_markers, *host.edges())
         )
         with device.active():
-            used = device.zeros(host.n, np.bool_)
-            used[triangles["node"]] = True
+            marks = table_of(
+                device, "marks",
+                used=device.zeros(host.n, np.bool_), number=device.full(host.n, -1, np.int32),
+            )  # fmt: skip
+            rows = table_of(device, "rows", local=device.full(host.m, -1, np.int32))
+            corners = table_of(
+                device, "corners", place=self.row, node=triangles["node"], nbr=triangles["nbr"]
+            )
+            foreach(corners, mark_corners, marks, rows)
+            used = marks.used.array
             if run.limits is not None:  # centres of triangles are located in the input
                 used[: len(run.mesh.points)] = True
-            inside = xp.flatnonzero(used[ends[:, 0]] & used[ends[:, 1]])
-            self.point, known = _with_ends(xp, used, segments, segment[inside], columns)
-            number = device.full(host.n, -1, np.int32)
-            number[self.point] = xp.arange(len(self.point), dtype=np.int32)
-            local = device.full(host.m + 1, -1, np.int32)  # no neighbour, -1, stays so
-            local[self.row] = xp.arange(len(self.row), dtype=np.int32)
-            inner = local[nbr]
-            self.t, self.k = xp.nonzero((inner < 0) & (nbr >= 0))
-            self.beyond = nbr[self.t, self.k]
+            self.point, known = _with_ends(xp, used, segments, segment, ends, columns)
             g = self.tables = empty_tables(device, len(self.point), len(self.row))
             g.points.extend(xy=known["xy"] * run.scale)
-            g.segments.extend(a=number[segments[:, 0]], b=number[segments[:, 1]], marker=markers)
+            g.segments.extend(marker=markers)
             if "on" in known:
                 g.points.on[:] = known["on"]
             if "wanted" in known:
                 g.points.add("wanted", f64)
                 g.points.wanted[:] = known["wanted"]
-            g.triangles.extend(node=number[triangles["node"]])
+            g.triangles.extend(len(self.row))
             g.inputs.add("nbr", Ref("inputs")[3])
-            g.inputs.extend(nbr=inner)
-            link_sides(g, number[ends[inside]], segment[inside], (self.t, self.k))
+            g.inputs.extend(len(self.row))
+            some = len(self.row) // 8 + 64
+            self.border = Collection(
+                i32, device=device, capacity=some, old=i32, beyond=i32, place=i32, segment=i32
+            )
+            pairs = pairs_of(g, ends, segment)
+            listed = table_of(device, "listed", point=self.point)
+            enter_part(g, corners, listed, table_of(device, "segments", ends=segments), pairs,
+                       marks, rows, self.border)  # fmt: skip
+            link_sides(g, pairs)
+            foreach(self.border, set_border, g)
             g.triangles.add("reason", i8, fill=WAITING)
             if "origin" in triangles:
-                self._add_inputs(run, number)
+                self._add_inputs(run, marks.number.array)
                 g.triangles.add("origin", Ref("inputs"))
                 g.triangles.origin[:] = triangles["origin"]
 
@@ -108,7 +126,7 @@ class Part:
         """The number of new points."""
         return len(self.tables.points) - len(self.point)
 
-    def refine(self, run: PartitionedRefinement, limit: int | None, few: int) -> None:
+    def refine(self, run: PartitionedRefinement, limit: int, few: int) -> None:
         """Refine until at most ``few`` triangles are left, or ``limit`` points were added."""
         g = self.tables
         refuse_defects(g, run.mesh)
@@ -135,53 +153,89 @@ class Part:
         -------
         dict of str to array or dict
             ``points`` and ``triangles``, see `HostMesh`, of new points and of all triangles.  On
-            the host: ``side``, ``segment``, ``failed`` and ``reason``; ``old``, ``border``,
-            ``border_side``, ``border_segment``, ``beyond``: each side at the border, by its
-            triangle's previous and present row, its segment or -1, and the triangle behind.
+            the host: ``side``, ``ends``, ``segment``, ``failed`` and ``reason``; ``old``,
+            ``border``, ``border_side``, ``border_segment``, ``beyond``: each side at the border, by
+            its triangle's previous and present row, its segment or -1, and the triangle behind.
         """
-        g, xp, n = self.tables, self.device.xp, len(self.point)
-        node, nbr, side, side_segment = sides_of(g)
-        with self.device.active():
-            new = xp.arange(n, len(g.points))
-            if "stable_id" in g.points.columns:
-                new = new[xp.argsort(g.points.stable_id.array[n:])]
-            number = xp.empty(len(g.points), np.int32)
-            number[:n] = self.point
-            number[new] = xp.arange(first, first + len(new), dtype=np.int32)
-            points: Arrays = {name: xp.take(getattr(g.points, name).array, new, axis=0)
-                      for name in ("xy", "on", "wanted") if name in g.points.columns}  # fmt: skip
-            points["xy"] /= scale
-            marker, on = g.segments.marker.array, points["on"]
-            points["marker"] = xp.zeros(len(on), np.int32)
-            if len(marker):
-                points["marker"] = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
-            nbr[self.t, self.k] = -1
-            rows = xp.concatenate([row, xp.full(1, -1, np.int32)])
-            triangles = {"node": number[node], "nbr": rows[nbr]}
-            if "origin" in g.triangles.columns:
-                triangles["origin"] = g.triangles.origin.array.copy()
-            segment, reason = g.triangles.segment.array, g.triangles.reason.array
-            failed = xp.flatnonzero(reason >= 0)
-            t, k = side // 4, side % 4
-            lists = {
-                "side": row[t].astype(np.int64) * 4 + k, "segment": side_segment,
-                "failed": row[failed].astype(np.int64), "reason": reason[failed],
-                "old": self.row[self.t], "border": row[self.t].astype(np.int64),
-                "border_side": self.k, "border_segment": segment[self.t, self.k],
-                "beyond": self.beyond.astype(np.int64),
+        g, device, m = self.tables, self.device, len(self.tables.triangles)
+        with device.active():
+            new, number = self._numbers(first)
+            points: Arrays = {
+                name: device.empty((len(new), *shape), dtype)
+                for name, shape, dtype in (
+                    ("xy", (2,), np.float64), ("on", (), np.int32), ("marker", (), np.int32),
+                    ("wanted", (), np.float64),
+                )
+                if name == "marker" or name in g.points.columns
             }  # fmt: skip
-            found = {name: self.device.to_host(a) for name, a in lists.items()}
+            triangles = {name: device.empty((m, 3), np.int32) for name in ("node", "nbr")}
+            if "origin" in g.triangles.columns:
+                triangles["origin"] = device.empty(m, np.int32)
+            sides = Collection(
+                i64, device=device, capacity=most_sides(g), segment=i32, ends=vec(i32, 2)
+            )
+            failed = Collection(i32, device=device, capacity=m // 256 + 64, reason=i8)
+            read_part(
+                g, table_of(device, "numbers", number=number), table_of(device, "rows", place=row),
+                table_of(device, "corners", **triangles), sides, failed, self.border,
+                table_of(device, "fresh", place=new, **points),
+            )  # fmt: skip
+            if scale != 1.0:
+                points["xy"] /= scale
+            border = self.border
+            lists = {
+                "side": sides.items, "ends": sides.ends.array, "segment": sides.segment.array,
+                "failed": failed.items, "reason": failed.reason.array, "old": border.old.array,
+                "border": border.place.array, "border_side": border.items,
+                "border_segment": border.segment.array, "beyond": border.beyond.array,
+            }  # fmt: skip
+            found = {name: device.to_host(a) for name, a in lists.items()}
+        found["border_side"] = found["border_side"] & 3
+        for name in ("failed", "border", "beyond"):
+            found[name] = found[name].astype(np.int64)
         return found | {"points": points, "triangles": triangles}
 
-    def strip_rows(self, row: Any, rings: int) -> Any:
-        """Give the rows of triangles around the border and of those to refine, on the host."""
+    def _numbers(self, first: int) -> tuple[Any, Any]:
+        """Give the rows of the new points, in order, and the mesh's number of each point."""
+        g, xp, n = self.tables, self.device.xp, len(self.point)
+        new = xp.arange(n, len(g.points))
+        number = self.device.empty(len(g.points), np.int32)
+        number[:n] = self.point
+        if "stable_id" in g.points.columns:
+            new = new[xp.argsort(g.points.stable_id.array[n:])]
+            number[new] = xp.arange(first, first + len(new), dtype=np.int32)
+        else:
+            number[n:] = xp.arange(first, first + len(new), dtype=np.int32)
+        return new, number
+
+    def strip(self, row: Any, triangles: Arrays, rings: int) -> Arrays:
+        """Give the triangles around the border and those to refine, on the host.
+
+        Parameters
+        ----------
+        row : (m,) int32 array
+            The number of each triangle.
+        triangles : dict of str to array
+            Of `result`.
+        rings : int
+            How many steps across sides around these triangles are given, too.
+
+        Returns
+        -------
+        dict of str to array
+            ``row`` and the columns of ``triangles``.
+        """
         g, device = self.tables, self.device
         g.triangles.add("near", i32)
         some = len(g.triangles) // 16
         found, following = (Collection(g.triangles, capacity=some) for _ in range(2))
         find_strip(g, found, following, rings)
         with device.active():
-            return device.to_host(row[device.xp.flatnonzero(g.triangles.near.array)])
+            near, xp = device.xp.flatnonzero(g.triangles.near.array), device.xp
+            arrays = {
+                name: xp.take(a, near, axis=0) for name, a in ({"row": row} | triangles).items()
+            }
+            return {name: device.to_host(a) for name, a in arrays.items()}
 
     def free(self) -> None:
         """Free the memory of the tables now, not when Python's collector finds them."""
@@ -190,21 +244,157 @@ class Part:
 
 
 def _with_ends(
-    xp: Any, used: Any, segments: Any, segment: Any, columns: Callable[[Any], Arrays]
+    xp: Any, used: Any, segments: Any, segment: Any, ends: Any, columns: Callable[[Any], Arrays]
 ) -> tuple[Any, Arrays]:
     """Give the points in ``used`` and the ends of all their segments, and their columns."""
     point = xp.flatnonzero(used)
     known = columns(point)
     if "on" in known:
-        on = known["on"]
-        ends = xp.zeros(len(used), np.bool_)
-        ends[segments[xp.concatenate([segment, on[on >= 0]])]] = True
-        more = xp.flatnonzero(ends & ~used)
+        on, segment = known["on"], segment[used[ends[:, 0]] & used[ends[:, 1]]]
+        needed = xp.zeros(len(used), np.bool_)
+        needed[segments[xp.concatenate([segment, on[on >= 0]])]] = True
+        more = xp.flatnonzero(needed & ~used)
         if len(more):
             others = columns(more)
             known = {name: xp.concatenate([a, others[name]]) for name, a in known.items()}
             point = xp.concatenate([point, more])
     return point, known
+
+
+@kernel
+def mark_corners(t, marks, rows):
+    """Mark the points of a triangle of the part, and the triangle."""
+    for k in range(3):
+        marks[t.node[k]].used = True  # race: the same value
+    rows[t.place].local = i32(t.id)
+
+
+@kernel
+def number_point(p, marks):
+    """Write the number of a point in the part."""
+    marks[p.point].number = i32(p.id)
+
+
+@kernel
+def number_pair(e, marks):
+    """Replace the ends of an edge by their numbers in the part."""
+    e.a, e.b = marks[e.a].number, marks[e.b].number
+
+
+@kernel
+def enter_segment(s, g, marks):
+    """Write the ends of a segment that are in the part."""
+    a, b = marks[s.ends[0]].number, marks[s.ends[1]].number
+    if a >= 0:
+        g.segments[s.id].a = g.points[a]
+    if b >= 0:
+        g.segments[s.id].b = g.points[b]
+
+
+@kernel
+def enter_triangle(t, g, marks, rows):
+    """Write the corners of a triangle, and the triangles of the part behind its sides."""
+    for k in range(3):
+        g.triangles[t.id].node[k] = g.points[marks[t.node[k]].number]
+        if t.nbr[k] >= 0:
+            n = rows[t.nbr[k]].local
+            if n >= 0:
+                g.inputs[t.id].nbr[k] = g.inputs[n]
+
+
+@kernel
+def list_border(t, rows, border):
+    """Enqueue the sides of a triangle towards other parts."""
+    for k in range(3):
+        n = t.nbr[k]
+        if n >= 0:
+            if rows[n].local < 0:
+                side = i32(t.id) * 4 + i32(k)
+                border.add(side, old=t.place, beyond=n, place=t.place, segment=i32(-1))
+
+
+@program
+def enter_part(g, corners, listed, segments, pairs, marks, rows, border):
+    """Fill the tables of a part with a mesh's triangles, their points and segments."""
+    foreach(listed, number_point, marks)
+    foreach(pairs, number_pair, marks)
+    foreach(segments, enter_segment, g, marks)
+    foreach(corners, enter_triangle, g, marks, rows)
+    foreach(corners, list_border, rows, border)
+
+
+@kernel
+def set_border(e, g):
+    """Mark a side at the border."""
+    g.triangles[e.item >> 2].opposite[e.item & 3] = BORDER
+
+
+@func
+def row_behind(opposite, rows):
+    """The row of the triangle behind a side, -1 if there is none in the part."""
+    return i32(-1) if opposite == HULL or opposite == BORDER else rows[behind(opposite) >> 2].place
+
+
+@kernel
+def read_corners(t, numbers, rows, corners):
+    """Write the corners of t, the triangles behind its sides and its input triangle."""
+    a, b, c = t.node
+    opposite, to = t.opposite, corners[t.id]
+    to.node = vector(numbers[a.id].number, numbers[b.id].number, numbers[c.id].number)
+    to.nbr = vector(
+        row_behind(opposite[0], rows), row_behind(opposite[1], rows), row_behind(opposite[2], rows)
+    )
+    if hasattr(t, "origin"):
+        to.origin = i32(t.origin)
+
+
+@kernel
+def read_sides(t, numbers, rows, sides):
+    """Enqueue the sides of t that are segments, see `list_segments`."""
+    opposite = t.opposite
+    for k in range(3):
+        if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
+            a, b = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+            sides.add(
+                i64(rows[t.id].place) * 4 + k, segment=i32(t.segment[k]),
+                ends=vector(numbers[a.id].number, numbers[b.id].number),
+            )  # fmt: skip
+
+
+@kernel
+def read_failed(t, rows, failed):
+    """Enqueue t if it misses a limit."""
+    if t.reason >= 0:
+        failed.add(rows[t.id].place, reason=t.reason)
+
+
+@kernel
+def read_border(e, g, rows):
+    """Write the present row of a triangle at the border, and the segment there or -1."""
+    t = e.item >> 2
+    e.place = rows[t].place
+    e.segment = i32(g.triangles[t].segment[e.item & 3])
+
+
+@kernel
+def read_fresh(p, g):
+    """Write the columns of a new point."""
+    q = g.points[p.place]
+    p.xy = q.xy
+    p.on = i32(q.on)
+    p.marker = i32(0) if q.on is None else q.on.marker
+    if hasattr(q, "wanted"):
+        p.wanted = q.wanted
+
+
+@program
+def read_part(g, numbers, rows, corners, sides, failed, border, fresh):
+    """Write a part in the numbers of the mesh, see `Part.result`."""
+    foreach(fresh, read_fresh, g)
+    foreach(border, read_border, g, rows)
+    foreach(g.triangles, read_corners, numbers, rows, corners)
+    foreach(g.triangles, read_sides, numbers, rows, sides, where=has_segment)
+    foreach(g.triangles, read_failed, rows, failed)
 
 
 @kernel

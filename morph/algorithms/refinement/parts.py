@@ -23,7 +23,7 @@ import numpy as np
 
 from morph.algorithms.refinement.host_mesh import Arrays, HostMesh, NewArrays, around, write_rows
 from morph.algorithms.refinement.kernels import REASONS
-from morph.algorithms.refinement.parameters import Request, parameters_of
+from morph.algorithms.refinement.parameters import UNLIMITED, Request, parameters_of
 from morph.algorithms.refinement.part import Part
 from morph.algorithms.refinement.rounds import Progress, examine, worklist
 from morph.algorithms.triangulation.insertion_order import hilbert_keys
@@ -39,7 +39,7 @@ from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
 FEW = 100  # triangles of a part that wait for the strip although they could be refined
-RINGS = 8  # of triangles around those to refine: most cavities do not reach further
+RINGS = 12  # of triangles around those to refine: few cavities reach further
 SAMPLE = 1 << 14  # points of each share that are compared to divide the curve
 
 Measure = Callable[[Graph, float, int], int]
@@ -76,7 +76,10 @@ def refine_parts(
     """
     asked = replace(asked, has_border=True)
     run = PartitionedRefinement(mesh, asked, limits, sizes, devices, measure)
-    unmet = _refine(run, progress)
+    try:
+        unmet = _refine(run, progress)
+    finally:
+        run.host.finish()
     return run.host.mesh(asked.deterministic), run.rounds, unmet
 
 
@@ -115,6 +118,8 @@ class PartitionedRefinement:
         The least and the largest coordinates.
     scale : float
         What coordinates are multiplied by in tables.
+    strip : dict of str to array
+        The triangles of the strip after a round of parts, until they are refined.
     rounds : int
         Of all parts so far.
     points_left : int or None
@@ -128,6 +133,7 @@ class PartitionedRefinement:
         self.mesh, self.asked, self.limits, self.measure = mesh, asked, limits, measure
         self.devices, self.group, self.xy = devices, DeviceGroup(devices), dict[int, Any]()
         self.rounds, self.points_left = 0, asked.max_points
+        self.strip: Arrays = {}
         self.host = HostMesh(mesh, limits is not None or sizes is not None or carries(mesh))
         self.box = self._read_points()
         self.scale = scale_of(mesh, self.box)
@@ -147,10 +153,10 @@ class PartitionedRefinement:
             The number of new points.
         """
         size, left, parts = len(self.devices), self.points_left, dict[int, Part]()
-        limits: list[int | None] = [None] * size
-        if left is not None:
-            shares = [share_of(left, k, size) for k in range(size)]
-            limits = [share.stop - share.start for share in shares]
+        # without a limit, too, so that parts and strips launch the same units
+        shares = [share_of(UNLIMITED if left is None else left, k, size) for k in range(size)]
+        limits = [share.stop - share.start for share in shares]
+        self.host.finish()  # threads will read the triangles
         made = NewArrays(self.host, self.group)
         points = self._points_of_parts()
         triangles = self._triangles_of_parts(points)
@@ -227,7 +233,7 @@ class PartitionedRefinement:
 
         def sort(k: int) -> None:
             device, share = self.devices[k], self._share(k, host.m)
-            xp, arrays = device.xp, [device.asarray(a[share]) for a in host.triangles.values()]
+            xp, arrays = device.xp, device.asarrays(*(a[share] for a in host.triangles.values()))
             with device.active():
                 part = xp.take(points[k].pop("part"), arrays[0][:, 0])
                 order = xp.argsort(part, kind="stable")
@@ -251,8 +257,8 @@ class PartitionedRefinement:
         return made
 
     def _gather(self, parts: dict[int, Part], made: NewArrays) -> tuple[Any, int]:
-        """Make the mesh of its parts: each device writes its rows."""
-        host, size, found, strips = self.host, len(self.devices), dict[int, Any](), []
+        """Make the mesh of its parts: each device writes its rows, triangles in the background."""
+        host, size, found, strips = self.host, len(self.devices), dict[int, Any](), dict[int, Any]()
         sizes = [len(parts[k].tables.triangles) if k in parts else 0 for k in range(size)]
         added = [parts[k].added if k in parts else 0 for k in range(size)]
         point = [*accumulate(added, initial=host.n)]
@@ -260,23 +266,30 @@ class PartitionedRefinement:
         points, triangles = made.get(point[-1], row[-1])
         self.rounds += sum(part.rounds for part in parts.values())
 
-        def write(k: int) -> None:
+        def number(k: int) -> None:
             if k in parts:
                 part = parts.pop(k)
                 with part.device.active():
                     rows = part.device.xp.arange(*row[k : k + 2], dtype=np.int32)
                 found[k] = part.result(self.scale, point[k], rows)
                 write_rows(part.device, found[k].pop("points"), points, slice(*point[k : k + 2]))
-                write_rows(
-                    part.device, found[k].pop("triangles"), triangles, slice(*row[k : k + 2])
-                )
-                strips.append(part.strip_rows(rows, RINGS))
+                strips[k] = part.strip(rows, found[k]["triangles"], RINGS)
                 part.free()
 
-        self.group.each(write)
-        host.points, host.triangles, host.n, host.m = points, triangles, point[-1], row[-1]
-        host.connect([found[k] for k in sorted(found)])
-        return np.sort(np.concatenate(strips)), self._count(sum(added))
+        def write(k: int) -> None:
+            if k in columns:
+                write_rows(self.devices[k], columns.pop(k), triangles, slice(*row[k : k + 2]))
+
+        self.group.each(number)
+        columns = {k: f.pop("triangles") for k, f in found.items()}
+        used = sorted(found)
+        self.strip = {
+            name: np.concatenate([strips[k][name] for k in used]) for name in strips[used[0]]
+        }
+        lists = [found[k] for k in used]
+        host.renew((points, triangles), point[-1], row[-1], lists, self.strip)
+        host.writing = self.group.beside(size, write)  # while the first device refines the strip
+        return self.strip["row"], self._count(sum(added))
 
     def _count(self, added: int) -> int:
         if self.points_left is not None:
@@ -312,12 +325,12 @@ class PartitionedRefinement:
             host.triangles[name][host.m : m] = a[len(rows) :]
         part.free()
         host.n, host.m = n, m
-        host.connect([found], replaced)
+        host.connect(found, replaced)
         self.rounds += part.rounds
         return self._count(added)
 
     def _part_of(self, rows: Any) -> Part:
-        """Make a part on the first device of triangles of the mesh on the host."""
+        """Make a part on the first device of triangles of the mesh."""
         device, host = self.devices[0], self.host
         self.xy.clear()  # points will be added: the shares of coordinates become invalid
 
@@ -325,8 +338,12 @@ class PartitionedRefinement:
             read = {name: a for name, a in host.points.items() if name != "marker"}
             return self._read(read, device.to_host(points))
 
-        given = self._read(host.triangles, rows)
-        given["row"] = device.asarray(rows.astype(np.int32))
+        if rows is self.strip.get("row"):
+            given = {name: device.asarray(a) for name, a in self.strip.items()}
+        else:
+            given = self._read(host.triangles, rows)
+            given["row"] = device.asarray(rows.astype(np.int32))
+        self.strip = {}
         return Part(self, device, given, columns)
 
     def _read(self, arrays: Arrays, rows: Any) -> Arrays:

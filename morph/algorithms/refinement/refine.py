@@ -215,6 +215,8 @@ def refine_with_report(
     def measured(part: Graph, scale: float, known: int) -> int:
         return _measure(part, mesh, size, sizes, scale, known)
 
+    if limits is sizes is None and asked.is_common:
+        compile_ahead("refine" if len(devices) == 1 else "refine parts", where)
     if len(devices) == 1:
         fine, rounds, left = _refined(mesh, asked, limits, sizes, where, measured, progress)
     else:
@@ -230,8 +232,6 @@ def _refined(
     measure: Callable[[Graph, float, int], int], progress: Progress | None,
 ) -> tuple[Mesh, int, list[int]]:  # fmt: skip
     """Refine a mesh on one device."""
-    if limits is sizes is None and asked.is_common:
-        compile_ahead("refine", where)
     with counting("transfer"):
         near = mesh.to(where.array_device(3 * len(mesh.triangles)))
         if asked.deterministic:

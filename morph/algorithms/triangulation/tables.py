@@ -52,8 +52,9 @@ def bucket_of(buckets, a, b, mask):
 
 @kernel
 def enter_pair(e, buckets, mask):
-    """Put a pair of points at the front of its bucket's list."""
-    e.next = atomic_exch(bucket_of(buckets, e.a, e.b, mask).first, i32(e.id))
+    """Put a pair of points at the front of its bucket's list, unless the tables lack one."""
+    if e.a >= 0 and e.b >= 0:
+        e.next = atomic_exch(bucket_of(buckets, e.a, e.b, mask).first, i32(e.id))
 
 
 @func
@@ -85,7 +86,9 @@ def mark_segments(t, g, pairs, buckets, mask):
 @kernel
 def find_missing(e, pairs, buckets, mask, missing):
     """Whether a segment is no edge of any triangle; of equal ones, the first was marked."""
-    if not pairs[pair_between(pairs, buckets, e.a, e.b, mask)].found:
+    if e.a < 0 or e.b < 0:
+        missing.set()
+    elif not pairs[pair_between(pairs, buckets, e.a, e.b, mask)].found:
         missing.set()
 
 
@@ -313,40 +316,45 @@ def to_tables(
         a, b = segments[:, 0], segments[:, 1]
         g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
         row = work.xp.arange(len(a), dtype=np.int32)
-    if link_sides(g, segments, row):
+    if link_sides(g, pairs_of(g, segments, row)):
         mesh.check()  # says which
         raise ValueError("a segment is no edge of the mesh")
     return g
 
 
-def link_sides(g: Graph, ends: Any, row: Any, border: Any = None) -> Flag:
+def pairs_of(g: Graph, ends: Any, row: Any) -> Table:
+    """Make a table of pairs of points, the edges that belong to segments, and these segments.
+
+    Parameters
+    ----------
+    g : Graph
+    ends : (k, 2) int array
+    row : (k,) int32 array
+    """
+    pairs = Table("pairs", g.device, a=i32, b=i32, segment=i32, next=i32, found=bool_)
+    pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=row)
+    return pairs
+
+
+def link_sides(g: Graph, pairs: Table) -> Flag:
     """Write columns ``opposite`` and ``segment`` of all triangles.
 
     Parameters
     ----------
     g : Graph
         Tables with points, triangles, ``inputs.nbr`` and segments.
-    ends : (k, 2) int array
-        Pairs of points: the edges that belong to segments.
-    row : (k,) int32 array
-        The segment of each; also where there is no such edge.
-    border : (2, j) int array, optional
-        Triangle and side of each side at the border of a part.
+    pairs : Table
+        See `pairs_of`; in the numbers of the tables, -1 for points that they lack.
 
     Returns
     -------
     Flag
         Whether a pair is no edge.
     """
-    size = max(64, 1 << (2 * len(ends)).bit_length())
-    pairs = Table("pairs", g.device, a=i32, b=i32, segment=i32, next=i32, found=bool_)
-    pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=row)
+    size = max(64, 1 << (2 * len(pairs)).bit_length())
     buckets, missing = Table("buckets", g.device, first=i32), Flag(g)
     buckets.extend(size, first=-1)
     link(g, pairs, buckets, u64(size - 1), missing)
-    if border is not None:
-        with g.device.active():
-            g.triangles.opposite.array[border[0], border[1]] = BORDER
     return missing
 
 
@@ -398,9 +406,9 @@ def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]
     arrays = {name: device.empty(shape, np.int32) for name, shape in shapes.items()}
     arrays["points"] = device.empty((n, 2), np.float64)
     device.write(arrays["point_markers"][:known], device.asarray(source.point_markers))
-    points = _table_of(device, "points", xy=arrays["points"], marker=arrays["point_markers"])
-    corners = _table_of(device, "corners", node=arrays["triangles"], nbr=arrays["neighbors"])
-    segments = Collection(device=device, capacity=_most_sides(g), ends=vec(i32, 2), marker=i32)
+    points = table_of(device, "points", xy=arrays["points"], marker=arrays["point_markers"])
+    corners = table_of(device, "corners", node=arrays["triangles"], nbr=arrays["neighbors"])
+    segments = Collection(device=device, capacity=most_sides(g), ends=vec(i32, 2), marker=i32)
     read_mesh(g, corners, segments, points, known)
     arrays |= {"segments": segments.ends.array, "segment_markers": segments.marker.array}
     return device, slice(None), arrays
@@ -429,7 +437,7 @@ def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any
         }  # fmt: skip
 
 
-def _table_of(device: Device, name: str, **arrays: Any) -> Table:
+def table_of(device: Device, name: str, **arrays: Any) -> Table:
     """A table whose memory are contiguous arrays of numbers of a device."""
     columns: dict[str, Any] = {
         column: (a.dtype, a.shape[1]) if a.ndim > 1 else a.dtype for column, a in arrays.items()
@@ -439,7 +447,7 @@ def _table_of(device: Device, name: str, **arrays: Any) -> Table:
     return table
 
 
-def _most_sides(g: Graph) -> int:
+def most_sides(g: Graph) -> int:
     """The capacity of a list for `list_segments`."""
     return len(g.segments) + len(g.triangles) // 256
 
@@ -496,8 +504,8 @@ def sides_of(g: Graph, by_id: bool = False) -> Sides:
     """
     m = len(g.triangles)
     node, nbr = (g.device.empty((m, 3), np.int32) for _ in range(2))
-    corners = _table_of(g.device, "corners", node=node, nbr=nbr)
-    sides = Collection(i32, device=g.device, capacity=_most_sides(g), segment=i32)
+    corners = table_of(g.device, "corners", node=node, nbr=nbr)
+    sides = Collection(i32, device=g.device, capacity=most_sides(g), segment=i32)
     read_triangles(g, corners, sides, by_id)
     return Sides(node, nbr, sides.items, sides.segment.array)
 

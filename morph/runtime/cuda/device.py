@@ -228,14 +228,17 @@ def fetch(x: Any, out: Any = None) -> np.ndarray[Any, Any]:
     return fetched
 
 
-def fetch_all(given: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+def fetch_all(given: Sequence[Any], outs: Sequence[Any] | None = None) -> list[Any]:
     """Copy CuPy arrays to the host, see `fetch`; those that are large together without pauses."""
-    plain = [x for x in given if x.size and x.flags.c_contiguous]
-    one_gpu = len({x.device.id for x in plain}) == 1
-    if len(plain) < 2 or not one_gpu or sum(x.nbytes for x in plain) < transfer.TOGETHER:
-        return [fetch(x) for x in given]
-    found = dict(zip(map(id, plain), transfer.fetch_all(plain), strict=True))
-    return [found[id(x)] if id(x) in found else fetch(x) for x in given]
+    wanted = [None] * len(given) if outs is None else outs
+    plain = [k for k, x in enumerate(given) if x.size and x.flags.c_contiguous]
+    large = [given[k] for k in plain]
+    one_gpu = len({x.device.id for x in large}) == 1
+    if len(plain) < 2 or not one_gpu or sum(x.nbytes for x in large) < transfer.TOGETHER:
+        return list(map(fetch, given, wanted))
+    copied = transfer.fetch_all(large, None if outs is None else [outs[k] for k in plain])
+    found = dict(zip(plain, copied, strict=True))
+    return [found[k] if k in found else fetch(x, wanted[k]) for k, x in enumerate(given)]
 
 
 def find(index: int) -> CudaDevice:
