@@ -20,7 +20,6 @@ from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
-from morph.operators.reduce import reduce
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
 
 INFINITY = 2**31 - 1
@@ -41,12 +40,13 @@ class KCore(NamedTuple):
 
 
 @kernel
-def count(p):
+def count(p, degrees):
     loops = i32(0)
     for t in p.nbrs:
         if t == p:
             loops += 1
     p.near = i32(p.degree) - loops
+    atomic_min(degrees.least, p.near)
 
 
 @kernel
@@ -76,9 +76,12 @@ def drop(p, k, limit, falling, soon):
 
 
 @program
-def peel(k, last, left, rest, soon, falling, then):
-    degrees = Scalars(left, least=i32(INFINITY), most=i32(-1))
-    limit, more = k, 1  # first of all, all are listed twice
+def peel(g, k, last, left, rest, soon, falling, then):
+    degrees = Scalars(g, least=i32(INFINITY), most=i32(-1))
+    foreach(g.points, count, degrees)
+    k = max(k, i64(degrees.least))  # skip empty levels
+    limit, more = min(k + 1, last), 3
+    foreach(g.points, split, limit, soon, left)
     while k <= last:
         while k <= limit:
             foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
@@ -94,7 +97,7 @@ def peel(k, last, left, rest, soon, falling, then):
             foreach(left, bounds, degrees, where=lambda p: p.core < 0)
             if degrees.most < 0:
                 break
-            k = max(k, i64(degrees.least))  # skip empty levels
+            k = max(k, i64(degrees.least))
             limit = min(k + more, min(last, i64(degrees.most)))
             more = min(2 * more + 1, SOON)
             foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
@@ -110,14 +113,8 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         capacities = (n, n, n + n // 4, n, n)  # plus slots cached by threads
         return [Collection(graph.points, capacity=k) for k in capacities]
 
-    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as lists:
-        left, _, soon, *_ = lists
-        left.extend_live()
-        soon.extend_live()
-        foreach(graph.points, count)
-        if graph.points.live:
-            first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
-        peel(i64(first), i64(last), *lists)
+    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as objects:
+        objects.run(peel, graph, i64(first), i64(last), *objects)
         return results(graph, "core")[0]
 
 
