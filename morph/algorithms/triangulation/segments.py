@@ -11,7 +11,7 @@ place.  Priorities are a random permutation, so that few rounds are needed (Blel
 This terminates: the segment with the least key of a round is recovered up to the next point that
 lies on it, or meets a constrained edge and is given up; points and edges are finite.  A channel may
 have any length: its boundary is recorded in rows of a table, three more than edges crossed; each
-channel is retriangulated once.
+channel is retriangulated once.  With few threads a round has one segment, which has no competitors.
 
 Predicates are exact.  A segment that passes through a point is split there.
 """
@@ -27,7 +27,7 @@ from morph.algorithms.triangulation.tables import initial_capacity
 from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref
-from morph.launch.foreach import foreach, func, kernel, program
+from morph.launch.foreach import available_threads, foreach, func, kernel, program
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, vector
 
@@ -36,6 +36,7 @@ FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
 FEW = 500  # segments in the first part on a CPU
 GROWTH = 3  # next part / segments inserted so far
+FEW_THREADS = 2  # up to so many, one thread that inserts segments one by one is as fast
 
 
 # --- walking -------------------------------------------------------------------------------------
@@ -180,11 +181,11 @@ def uncontested(g, t, key):
 
 
 @kernel
-def check_claims(s, g, round_key, winners, retry, blocked):
+def check_claims(s, g, round_key, alone, winners, retry, blocked):
     """Check whether the segment owns its channel, and no smaller key has claimed a neighbour."""
     key = i64(round_key) << 32 | i64(s.priority)
     edge = s.first
-    mine = uncontested(g, g.triangles[edge >> 2], key)
+    mine = alone or uncontested(g, g.triangles[edge >> 2], key)
     end = s.b
     met = i32(FREE)
     count = i32(0)
@@ -195,7 +196,7 @@ def check_claims(s, g, round_key, winners, retry, blocked):
             met = t.by[edge & 3]
         else:
             o, end, side = cross_edge(g, s.now, s.b, edge)
-            mine = mine and uncontested(g, g.triangles[o >> 2], key)
+            mine = mine and (alone or uncontested(g, g.triangles[o >> 2], key))
             edge = exit_edge(o, side)
             count += 1
     s.count = count
@@ -345,18 +346,21 @@ def retriangulate(s, g, channel_edges, round_key, retry):
 
 
 @program
-def recover(g, channel_edges, work, retry, remaining, winners, blocked):
+def recover(g, channel_edges, work, retry, remaining, winners, blocked, batch):
     round_key = FIRST_KEY
     while not work.empty:
-        foreach(work, follow_edges, g, remaining)
-        foreach(remaining, claim, g, round_key)
-        foreach(remaining, check_claims, g, round_key, winners, retry, blocked)
-        foreach(winners, retriangulate, g, channel_edges, round_key, retry)
+        first = i64(0)
+        while first < len(work):
+            foreach(work[first : first + batch], follow_edges, g, remaining)
+            foreach(remaining, claim, g, round_key)
+            foreach(remaining, check_claims, g, round_key, batch == 1, winners, retry, blocked)
+            foreach(winners, retriangulate, g, channel_edges, round_key, retry)
+            remaining.clear()
+            winners.clear()
+            round_key -= 1
+            first += batch
         work, retry = retry, work
         retry.clear()
-        remaining.clear()
-        winners.clear()
-        round_key -= 1
     return FIRST_KEY - round_key
 
 
@@ -411,6 +415,8 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
         order = argsort(g.points.half_edge.array[g.chords.a.array])
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
+    one_by_one = g.device.on_host and available_threads() <= FEW_THREADS
+    batch = i64(1 if one_by_one else n)
     end, size = 0, FEW if g.device.on_host else n
     while end < n:
         first, end = end, min(n, end + size)
@@ -422,7 +428,7 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
                 work.extend(order[(priority >= first) & (priority < end)])
             else:
                 work.extend(order)
-        recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
+        recover(g, g.channel_edges, work, retry, remaining, winners, blocked, batch)
         if end < n:
             g.triangles.claim = UNCLAIMED  # the keys of rounds begin again
         size = GROWTH * end  # not by conflicts: these depend on the order of threads
