@@ -31,7 +31,7 @@ from quotes import remade
 import morph
 from morph.compiler.codegen.unit import entry, prelude, prelude_of, source
 from morph.compiler.ir import nodes as ir
-from morph.launch import binding, interpreted, launcher, lookup, records
+from morph.launch import binding, interpreted, kept, launcher, lookup, records
 from morph.launch.foreach import Program
 from morph.partition.persistent import PersistentProgram
 from morph.runtime import device
@@ -88,6 +88,7 @@ class Recorder:
         binding.Compiled.binary = interpreted_binary  # type: ignore[method-assign]
         launcher.Launch._launch = interpret  # type: ignore[method-assign]
         Program.__call__ = Program.alone = call  # type: ignore[method-assign]
+        kept.KeptLaunches.run = lambda _, program, *args: program(*args)  # type: ignore[method-assign]
         cuda.find = no_gpu
 
     def compiled(self, made: binding.Compiled) -> None:
