@@ -60,7 +60,6 @@ struct WarpQueue {
         rows(side)[k] = {row.begin, i32(min_of(row.end - row.begin, i64(1 << 25))), to};
         return first + k;
     }
-    MORPH_FN i64 uncovered(i64 n) const { return n; }
 };
 
 // A thread's queue: consecutive positions of the list's memory.
@@ -75,20 +74,7 @@ struct Queue {
 };
 struct ThreadQueue {
     Queue* queue = nullptr;
-    i64 wanted = 0;        // slots for which the item has asked so far
-    bool covered = false;  // whether the queue has them: then no addition tests for a slot
-    MORPH_HOT bool has_slot() const { return covered || (queue && queue->has_slot()); }
-    // How many of the n slots that an item needs it must reserve in the list: none, if the queue has slots for all.
-    MORPH_HOT i64 uncovered(i64 n) {
-        if (!queue) return n;
-        wanted += n;
-        covered = queue->end - queue->next >= wanted;
-        if (covered) return 0;
-        n = wanted;
-        wanted = 0;
-        queue->close();
-        return n;
-    }
+    MORPH_HOT bool has_slot() const { return queue && queue->has_slot(); }
     MORPH_HOT i32 take_slot() const { return narrow_slot(queue->next++); }
     MORPH_HOT i32 place() const { return has_slot() ? take_slot() : -1; }
 };

@@ -60,6 +60,7 @@ class Bfs(NamedTuple):
 def visit(p, t, level):
     """Lower the distance of ``t`` to ``level`` if it is larger."""
     if atomic_min(t.dist, level) > level:
+        # race: the last writer may not have the least distance, see `check_parent`
         t.predecessor = p.id
         return True
     return False
@@ -78,20 +79,14 @@ def is_farther(t, level):
 
 
 @kernel
-def relax(p, limit, then, far, lowered):
-    """Visit the neighbours; a vertex of the last level is in the next frontier instead."""
+def relax(p, limit, then, far):
     level = p.dist + 1
-    if level > limit:
-        far.add(p)
-        return
     for t in p.outnbrs:
-        before = atomic_min(t.dist, level)
-        if before > level:
-            # race: the last writer may not have the least distance, see `check_parent`
-            t.predecessor = p.id
-            then.add(t)
-            if before < INFINITY:
-                lowered.set()
+        if visit(p, t, level):
+            if level < limit:
+                then.add(t)
+            else:
+                far.add(t)
 
 
 @kernel
@@ -109,13 +104,13 @@ def set_parent(p):
 
 
 @program
-def search(s, now, then, far, lowered, conflict, cutoff):
+def search(s, now, then, far, conflict, cutoff):
     level, size = u32(0), len(now)
     while level < cutoff and size > 0:
         if level >= DEEP and size * WIDE <= len(s.graph.points) and not now.empty:
             level = min(level, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
-                foreach(now, relax, level, then, far, lowered, ahead=then)
+                foreach(now, relax, level, then, far, ahead=then)
                 now, then = then, now
                 then.clear()
             now, far = far, now
@@ -124,7 +119,7 @@ def search(s, now, then, far, lowered, conflict, cutoff):
             level += 1
             size = edge_map(s, now, then, size, level)
             now, then = then, now
-    if lowered.take():
+    if level > DEEP:
         foreach(s.graph.points, check_parent, s.graph, conflict)
         if conflict.take():
             foreach(s.graph.points, set_parent,
@@ -196,17 +191,17 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
-        return [*lists, Flag(graph), Flag(graph), level_map(graph).state]
+        return [*lists, Flag(graph), level_map(graph).state]
 
     columns = {"dist": (u32, INFINITY), "active": (u8, 0), "predecessor": (i32, -1)}
     with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
-        now, then, far, lowered, conflict, state = objects
+        now, then, far, conflict, state = objects
         levels_of = objects.once(level_map, graph, state)
         with early_results(graph, "dist", "predecessor") as found:
             if isinstance(graph, PartitionedGraph):
                 levels = objects.run(search_by_levels, levels_of, now, then, most)
             else:
-                levels = objects.run(search, levels_of, now, then, far, lowered, conflict, most)
+                levels = objects.run(search, levels_of, now, then, far, conflict, most)
         distance, predecessor = found.arrays()
         distance = distance.view(np.int32)
         if levels > DEEP:  # some were expanded asynchronously

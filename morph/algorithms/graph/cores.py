@@ -79,9 +79,8 @@ def drop(p, k, limit, falling, soon):
 def peel(g, k, last, left, rest, soon, falling, then):
     degrees = Scalars(g, least=i32(INFINITY), most=i32(-1))
     foreach(g.points, count, degrees)
-    k = max(k, i64(degrees.least))  # skip empty levels
-    limit, more = min(k + 1, last), 3
-    foreach(g.points, split, limit, soon, left)
+    k = max(k, i64(degrees.least))  # nothing falls before
+    limit, more = k, 1  # first of all, all are listed twice
     while k <= last:
         while k <= limit:
             foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
@@ -97,7 +96,7 @@ def peel(g, k, last, left, rest, soon, falling, then):
             foreach(left, bounds, degrees, where=lambda p: p.core < 0)
             if degrees.most < 0:
                 break
-            k = max(k, i64(degrees.least))
+            k = max(k, i64(degrees.least))  # skip empty levels
             limit = min(k + more, min(last, i64(degrees.most)))
             more = min(2 * more + 1, SOON)
             foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
@@ -114,6 +113,9 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         return [Collection(graph.points, capacity=k) for k in capacities]
 
     with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as objects:
+        left, _, soon, *_ = objects
+        left.extend_live()
+        soon.extend_live()
         objects.run(peel, graph, i64(first), i64(last), *objects)
         return results(graph, "core")[0]
 

@@ -374,17 +374,14 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
         return [*lines, "    static constexpr bool KNOWS_ROWS = false;"]
     assert isinstance(loop, ir.ForEdges)
     row = f"{_offset(e, loop)}, r.end"
-    begin = f"row_begin({_offset(e, loop)}, item)"
-    prefetch = [
-        f"    const i32 item = {e.names.column(s.slot, 'item')}.get(i);",
-        "    if (item >= 0) "  # it may be None
-        f"prefetch({e.names.entry_address(loop.graph, loop.direction, begin)});",
-    ]
+    item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
+    begin = f"row_begin({_offset(e, loop)}, {item})"
+    first = e.names.entry_address(loop.graph, loop.direction, begin)
     return [
         *lines,
         "    static constexpr bool KNOWS_ROWS = true;  // and knows their rows",
         "    MORPH_FN void prefetch_row(const Args& a, const Run& t, i64 i) const {",
-        *(f"    {x}" for x in e.with_permutation(prefetch, "t", [s.slot])),
+        *(f"    {x}" for x in e.with_permutation([f"    prefetch({first});"], "t", [s.slot])),
         "    }",
         "    template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const {",
         f"        return {{row_begin({row}), row_end({row})}};",

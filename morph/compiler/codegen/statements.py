@@ -324,8 +324,6 @@ class Body(Expressions):
             apart = f", reusable({meta})"
         reservation = f"it.{self.names.prefix[slot]}_reservation"
         count, store = self.expr(need.count), self.names.index[slot]
-        if self.body_plan.ahead is not None and slot == self.body_plan.ahead[0]:
-            count = f"it.asynchronous.uncovered({count})"
         return f"Request{{{meta}, {count}, {reservation}, {store}{apart}}}"
 
     # --- loops -----------------------------------------------------------------------------------
