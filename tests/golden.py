@@ -89,7 +89,7 @@ class Recorder:
         binding.Compiled.binary = interpreted_binary  # type: ignore[method-assign]
         launcher.Launch._launch = interpret  # type: ignore[method-assign]
         Program.__call__ = Program.alone = call  # type: ignore[method-assign]
-        kept.KeptLaunches.run = lambda _, f, *args: f(*args)  # type: ignore[method-assign]
+        kept.KeptLaunches.run = lambda _, program, *args: program(*args)  # type: ignore[method-assign]
         cuda.find = no_gpu
 
     def compiled(self, made: binding.Compiled) -> None:

@@ -30,53 +30,6 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
     end_item(a, it);
 }
 
-// Filters `n` items, at most 64, from `base` on; returns a bit for each item that is to be run.  The loop has no branch
-// that depends on the values of the filter, so the compiler of a CPU may vectorise it.
-template <class A, class R, class Step>
-MORPH_HOT u64 filter_block(const A& a, const R& t, const Step& s, i64 base, i32 n) {
-    alignas(8) bool passes[64] = {};
-    if (t.replay) {
-        for (i32 k = 0; k < n; k++) {
-            typename Step::I it(a, t, base + k);
-            passes[k] = open(a, t, s, it);
-        }
-    } else {
-        for (i32 k = 0; k < n; k++) {
-            typename Step::I it(a, t, base + k);
-            passes[k] = s.open(a, it);
-            if (it.failed) end_item(a, it);
-        }
-    }
-    u64 bits = 0;
-    for (i32 k = 0; k < 64; k += 8)  // collects the lowest bits of eight bytes
-        bits |= (*(const u64*)(passes + k) * 0x0102040810204080 >> 56) << k;
-    return bits;
-}
-
-// Items with a filter, on a CPU: in blocks of 64.  If most items of a block passed, the next block is filtered item by
-// item, since the branches are then predicted.  Not for kernels with a shared loop, whose time is that of the loop.
-template <class A, class R, class Step>
-MORPH_LOOP void each_filtered(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    typename Step::I::SlotCaches caches;
-    if (is_single(t)) s.take_all(a, t, caches);
-    bool most = true;
-    for (Share share(a, t, first, last); share.next();)
-        for (i64 base = share.begin; base < share.end; base += 64) {
-            i32 n = i32(min_of(share.end - base, i64(64))), passed = 0;
-            for (u64 left = most ? ~u64(0) >> (64 - n) : filter_block(a, t, s, base, n); left; left &= left - 1) {
-                typename Step::I it(a, t, base + trailing_zeros(left));
-                caches.serve(it);
-                if (!most) s.find(a, it);
-                else if (!open(a, t, s, it)) continue;
-                s.run(a, it);
-                end_item(a, it);
-                passed++;
-            }
-            most = 4 * passed >= 3 * n;
-        }
-    caches.flush();
-}
-
 // --- on a GPU -------------------------------------------------------------------------------------
 
 constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
@@ -254,6 +207,58 @@ template <class A> struct Permute<A, Void<Permuted<A>>> {
     // Restored, as g++ no longer knows the value after the kernel's stores.
     template <class I> static MORPH_HOT void restore_index(I& it) { it.permutation = 0; }
 };
+
+// Filters `n` items, at most 64, from `base` on; returns a bit for each item that is to be run.  The loop has no branch
+// that depends on the values of the filter, so the compiler of a CPU may vectorise it.
+template <class A, class R, class Step>
+MORPH_HOT u64 filter_block(const A& a, const R& t, const Step& s, i64 base, i32 n) {
+    alignas(8) bool passes[64] = {};
+    if (t.replay) {
+        for (i32 k = 0; k < n; k++) {
+            typename Step::I it(a, t, base + k);
+            passes[k] = open(a, t, s, it);
+        }
+    } else {
+        for (i32 k = 0; k < n; k++) {
+            typename Step::I it(a, t, base + k);
+            passes[k] = s.open(a, it);
+            if (it.failed) end_item(a, it);
+        }
+    }
+    u64 bits = 0;
+    for (i32 k = 0; k < 64; k += 8)  // collects the lowest bits of eight bytes
+        bits |= (*(const u64*)(passes + k) * 0x0102040810204080 >> 56) << k;
+    return bits;
+}
+
+// Items with a filter, on a CPU: in blocks of 64.  If most items of a block passed, the next block is filtered item by
+// item, since the branches are then predicted.  Not for kernels with a shared loop, whose time is that of the loop.
+template <class A, class R, class Step>
+MORPH_LOOP void each_filtered(const A& shared, R& run, const Step& step, i64 first, i64 last) {
+    A a = shared;
+    R t = run;
+    const Step s = step;
+    Permute<A>::specialise(a, t, shared);
+    typename Step::I::SlotCaches caches;
+    if (is_single(t)) s.take_all(a, t, caches);
+    bool most = true;
+    for (Share share(a, t, first, last); share.next();)
+        for (i64 base = share.begin; base < share.end; base += 64) {
+            i32 n = i32(min_of(share.end - base, i64(64))), passed = 0;
+            for (u64 left = most ? ~u64(0) >> (64 - n) : filter_block(a, t, s, base, n); left; left &= left - 1) {
+                typename Step::I it(a, t, base + trailing_zeros(left));
+                caches.serve(it);
+                if (!most) s.find(a, it);
+                else if (!open(a, t, s, it)) continue;
+                s.run(a, it);
+                Permute<A>::restore_index(it);
+                end_item(a, it);
+                passed++;
+            }
+            most = 4 * passed >= 3 * n;
+        }
+    caches.flush();
+}
 
 // A range of items for a thread: `next` sets `end` at most `most` items ahead; in a re-execution, after the next deferred
 // item.  The test for re-execution is hoisted out of the item loop.  If no deferred item is within `most` items, `next`

@@ -181,6 +181,6 @@ def connected_components(graph: Graph) -> Components:
 
     with workspace(graph, "components", make, label=(i32, -1)) as objects:
         with early_results(graph, "label") as copied:
-            components = join(graph, *objects, not graph.directed)
+            components = objects.run(join, graph, *objects, not graph.directed)
         (label,) = copied.arrays()
         return Components(label, components)

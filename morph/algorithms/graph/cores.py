@@ -20,7 +20,6 @@ from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
-from morph.operators.reduce import reduce
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
 
 INFINITY = 2**31 - 1
@@ -41,12 +40,13 @@ class KCore(NamedTuple):
 
 
 @kernel
-def count(p):
+def count(p, degrees):
     loops = i32(0)
     for t in p.nbrs:
         if t == p:
             loops += 1
     p.near = i32(p.degree) - loops
+    atomic_min(degrees.least, p.near)
 
 
 @kernel
@@ -76,8 +76,10 @@ def drop(p, k, limit, falling, soon):
 
 
 @program
-def peel(k, last, left, rest, soon, falling, then):
-    degrees = Scalars(left, least=i32(INFINITY), most=i32(-1))
+def peel(g, k, last, left, rest, soon, falling, then):
+    degrees = Scalars(g, least=i32(INFINITY), most=i32(-1))
+    foreach(g.points, count, degrees)
+    k = max(k, i64(degrees.least))  # nothing falls before
     limit, more = k, 1  # first of all, all are listed twice
     while k <= last:
         while k <= limit:
@@ -110,14 +112,11 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         capacities = (n, n, n + n // 4, n, n)  # plus slots cached by threads
         return [Collection(graph.points, capacity=k) for k in capacities]
 
-    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as lists:
-        left, _, soon, *_ = lists
+    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as objects:
+        left, _, soon, *_ = objects
         left.extend_live()
         soon.extend_live()
-        foreach(graph.points, count)
-        if graph.points.live:
-            first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
-        peel(i64(first), i64(last), *lists)
+        objects.run(peel, graph, i64(first), i64(last), *objects)
         return results(graph, "core")[0]
 
 

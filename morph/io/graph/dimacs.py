@@ -33,7 +33,8 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
     start = 0
     while _COMMENT.match(data, start):  # most files have comments at their head only
         start = data.find(b"\n", start) + 1 or len(data)
-    if find(data, [b"\nc"], max(start - 1, 0)) >= 0:
+    # one byte is found several times as fast as two
+    if find(data, [b"c"], start) >= 0 and find(data, [b"\nc"], max(start - 1, 0)) >= 0:
         data = _COMMENT.sub(lambda found: b" " * len(found[0]), data)
     scanner = Scanner(path, data, comment=b"")
     scanner.pos = start
