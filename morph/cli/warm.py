@@ -124,12 +124,19 @@ def _dynamic(device: str) -> Calls:
 
 
 def _follow(kind: Callable[..., Any], g: Graph) -> None:
-    """Update a result in three batches, of which the second and third one have gapped rows."""
+    """Update a result in batches of one change, whose second one is prepared, and of several.
+
+    All but the first one have gapped rows.  Batches behind a deletion launch other units.
+    """
     answer = kind(g)
     weight = [[2, 3]] if "weight" in g.edges.columns else []
-    answer.apply(([0], [4], *[w[:1] for w in weight]))  # no edge has been deleted yet
+    single = [w[0] for w in weight]
+    for k in range(2):  # no edge has been deleted yet
+        answer.apply((k, 4 + k, *single))
     for k in range(2):
         answer.apply(([k, k + 1], [k + 5, k + 6], *weight), ([k], [k + 5]))
+    for k in range(2):
+        answer.apply((k, 8 + k, *single))
 
 
 def _generate(device: str) -> Calls:
