@@ -309,7 +309,9 @@ def _levels(
     ``finest`` is the first level, which later calls use again.  If its moves gain less than
     ``least``, the modularity returned is minus infinity.
     """
-    device, rows, first, of = finest.graph.device, finest, None, None
+    device, rows = finest.graph.device, finest
+    first: Any = None  # by community, its least vertex
+    of: Any = None  # by vertex, its community
     xp, (part, raised) = device.xp, _improved(finest, label, resolution, seed)
     if raised < least:
         return label, -math.inf
