@@ -124,9 +124,10 @@ def _dynamic(device: str) -> Calls:
 
 
 def _follow(kind: Callable[..., Any], g: Graph) -> None:
-    """Update a result in batches of one change, whose second one is prepared, and of several.
+    """Update a result in batches of one change and of several.
 
-    All but the first one have gapped rows.  Batches behind a deletion launch other units.
+    These launch different units: the first batch, which makes gaps in the rows; a second single
+    change, by a prepared launch; changes of several edges; single changes after a deletion.
     """
     answer = kind(g)
     weight = [[2, 3]] if "weight" in g.edges.columns else []
