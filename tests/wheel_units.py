@@ -6,7 +6,6 @@ for a GPU.  A process of its own: one that has launched a unit before does not b
 
 import sys
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +24,13 @@ from morph.runtime.cuda.device import CudaDevice  # noqa: E402
 from morph.runtime.toolchain import cpu  # noqa: E402
 
 
-def changes(kind: Any, dtype: Any, both: bool, device: Any) -> None:
-    """Single changes of edges, before and after a deletion, and batches of several."""
-    weight = None if dtype is None else np.ones(40, dtype)
-    ends = np.arange(40), np.arange(40) % 39 + 1
-    answer = kind(morph.Graph.from_edges(*ends, weight, n=41, symmetrize=both, device=device))
-    one = [] if dtype is None else [3]
-    for k in range(3):
-        answer.apply((k, k + 20, *one))
-    for k in range(2):
-        answer.apply(([k, k + 1], [k + 25, k + 26], *([w, w] for w in one)), ([k], [k + 20]))
-    for k in range(3):
-        answer.apply((k, k + 30, *one))
-        answer.apply(deletes=(k, k + 30))
-
-
 def more(device: Any) -> list[Any]:
     """Calls of the public functions that the tour leaves out."""
     formula = morph.generate.random_ksat(3, 300, 4.0)
     numbers = morph.Table("numbers", device, x=morph.prelude.f64)
     numbers.extend(x=np.arange(9.0))
     mesh = morph.triangulate(np.random.default_rng(0).random((200, 2)), device=device)
-    graphs = product((None, np.int64), (True, False))
     return [
-        *(partial(changes, morph.DynamicSSSP, *kind, device) for kind in graphs),
         partial(morph.survey.backtrack, formula, max_rounds=2, device=device),
         partial(morph.survey.believe, formula, max_rounds=2, device=device),
         partial(morph.survey.reinforce, formula, max_sweeps=2, device=device),
