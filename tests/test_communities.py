@@ -181,6 +181,14 @@ def test_parallel_edges_and_self_loops_add_up(target, symmetrize):
         assert abs(found.modularity - nx.community.modularity(whole, sets)) < 1e-12
 
 
+@pytest.mark.parametrize("resolution", [1e13, 1e300, np.finfo(float).max])
+def test_huge_resolution(target, resolution):
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 0, 4], symmetrize=True, device=target)
+    found = morph.louvain(g, resolution)  # at such modularities a sum with the least gain is equal
+    assert host(found.label).tolist() == [0, 1, 2, 3, 4]
+    assert found.modularity == -0.21875 * resolution
+
+
 def test_edges_of_no_weight_join_nothing(target):
     g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=[0, 3, 0], device=target)
     assert host(morph.label_propagation(g).label).tolist() == [0, 1, 1, 3]

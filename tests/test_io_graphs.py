@@ -38,6 +38,7 @@ GOOD = {
     ("g.gr", "c x\nc\np sp 2 2\n \t\na 1 2 3\n  \nc y\na 2 1 4\n"): (
         [0, 1], [1, 0], [3, 4], 2, False),
     ("g.gr", "c x\np tw 3 2\n1 2\nc y\n3 2"): ([0, 2], [1, 1], None, 3, True),
+    ("g.gr", "p sp 2 1\na 1 2 3\nc"): ([0], [1], [3], 2, False),
     ("g.txt", "0 1\n\n# c\n2 1 # d\n"): ([0, 2], [1, 1], None, 3, False),
     ("g.txt", "% c\n0\t1\t5\n2 1 -6\n"): ([0, 2], [1, 1], [5, -6], 3, False),
     ("g.txt", " # c\n\t% c\n 0 1\n2 1\n"): ([0, 2], [1, 1], None, 3, False),

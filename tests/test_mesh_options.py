@@ -38,7 +38,7 @@ OF_REFINE = OF_BOTH | {
     "size": [*NO_SIZES, -math.inf, lambda xy: 1, lambda xy: xy, lambda xy: ["1"] * len(xy),
              lambda xy: None, lambda xy: np.full(len(xy), 1j)],
     "boundary": NO_NAMES,
-    "max_points": [*NO_INTEGERS, -1],
+    "max_points": [*NO_INTEGERS, -1, 1 << 62],
     "conforming": [None, 2, 2.5, "no", [True], 1j],
     "deterministic": [None, 2, 2.5, "no", [True], 1j],
 }  # fmt: skip

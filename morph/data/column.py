@@ -11,6 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from morph.data.layout import Column
 from morph.data.protocols import StoreLike
 from morph.data.row import Row
+from morph.runtime.arrays import refuse_masked
 from morph.runtime.backend import FEW
 from morph.runtime.device import Array, is_host
 
@@ -103,7 +104,10 @@ class ColumnView(NDArrayOperatorsMixin):
         if isinstance(key, list) and not key:
             key = np.zeros(0, np.int64)  # an empty list has no integer type of its own
         is_array = isinstance(key, (list, np.ndarray)) or hasattr(key, "__cuda_array_interface__")
-        return self.store.device.asarray(key) if is_array else key
+        if not is_array:
+            return key
+        refuse_masked(key, f"indices of {self.store.name}.{self.column.name}")
+        return self.store.device.asarray(key)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.__array__())

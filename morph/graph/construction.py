@@ -27,6 +27,7 @@ from morph.graph.interop import (
     networkx_edges,
     table_edges,
 )
+from morph.runtime.arrays import refuse_masked
 from morph.runtime.device import Array, Device, device_for
 
 POINTS_PER_EDGE = 16  # number of points whose offsets take as long as sorting one edge
@@ -155,6 +156,7 @@ class Making:
         work = where.array_device(dst, offsets, weight)
         keep = not copy or work is not where  # as in `from_edges`
         with work.active():
+            refuse_masked(dst, "dst")
             b = work.asarray(dst)
             at = checked_offsets(work, offsets, b.size)
             n = at.size - 1

@@ -282,7 +282,7 @@ def improve(g, slots, degree, sets, seed, weight, now):
                     foreach(found, restore)
                 now.clear()
             round += 1
-        if not found.value >= start + GAIN:
+        if not found.value - start >= GAIN:  # where start + GAIN is start, too
             halvings += 1
             parts *= 2
         cycle += 1

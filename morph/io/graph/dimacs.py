@@ -17,7 +17,7 @@ from morph.io.graph.lines import Lines, first_line
 from morph.io.text.rows import format_rows
 from morph.io.text.scanner import Field, Scanner, StrPath, find
 
-_COMMENT = re.compile(rb"^c(?=\s)[^\n]*", re.MULTILINE)
+_COMMENT = re.compile(rb"^c(?!\S)[^\n]*", re.MULTILINE)
 _ENDS = Field("tail"), Field("head")
 _ARC = (*_ENDS, Field("weight"))
 
