@@ -408,5 +408,5 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
             found, modularity = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
             if modularity > before:
                 label, value = found, modularity
-            if not modularity >= before + ITERATION_GAIN:
+            if not modularity - before >= ITERATION_GAIN:  # as in `improve`
                 return communities(graph, label, value)
