@@ -112,16 +112,9 @@ with mock.patch.object(LaunchOfOnePart, "start", interrupted if comm.rank == 1 e
         forever(g, s)
 assert run() == wanted
 
-@morph.kernel
-def link_neighbours(p):
-    for t in p.outnbrs:
-        for u in p.outnbrs:
-            if atomic_max(t.value, u.id) < u.id:
-                t.link = u
-
 @morph.program
 def link_all(g):
-    morph.foreach(g.points, link_neighbours)
+    morph.foreach(g.points, link)
 
 h = morph.partition(morph.Graph.from_edges([0, 0], [1, 2], n=3, device="cpu"), comm=comm)
 h.points.add("value", i64)

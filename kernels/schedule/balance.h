@@ -282,7 +282,7 @@ MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk
     return last_of(n, [&](i64 i) { return load_stable(&high_degree[i].chunk) <= chunk; });
 }
 
-// Whether the entries of a loop use no local of their item, as in a loop over all edges: it often reduces only.
+// Whether the loop has no live-in variable, as a loop over all edges that only adds up values of the edges.
 template <class Step> constexpr bool REDUCES_ALONE =
     Step::HAS_EPILOGUE && !Step::BATCHED && !Step::ASYNCHRONOUS && __is_empty(typename Step::LiveIn);
 

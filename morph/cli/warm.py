@@ -124,19 +124,23 @@ def _dynamic(device: str) -> Calls:
 
 
 def _follow(kind: Callable[..., Any], g: Graph) -> None:
-    """Update a result in batches of one change, whose second one is prepared, and of several.
+    """Update a result in batches of one change and of several.
 
-    All but the first one have gapped rows.  Batches behind a deletion launch other units.
+    These launch different units: the first batch, which makes gaps in the rows; a second single
+    change, by a prepared launch; changes of several edges; single changes after a deletion; batches
+    that affect many points, after which the result is recomputed from rows with gaps.
     """
     answer = kind(g)
     weight = [[2, 3]] if "weight" in g.edges.columns else []
     single = [w[0] for w in weight]
     for k in range(2):  # no edge has been deleted yet
         answer.apply((k, 4 + k, *single))
+    answer.refresh()
     for k in range(2):
         answer.apply(([k, k + 1], [k + 5, k + 6], *weight), ([k], [k + 5]))
     for k in range(2):
         answer.apply((k, 8 + k, *single))
+    answer.refresh()
 
 
 def _generate(device: str) -> Calls:

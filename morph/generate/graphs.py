@@ -49,8 +49,8 @@ _HOST = device("cpu")
 _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
-_CHUNKS = 16  # of the keys of a group that are not expected
-_BATCHES = 12  # of the edges that a GPU draws, of `bulk` to three times as many
+_CHUNKS = 16  # a chunk behind the first one of a group has 1 / _CHUNKS of a group's keys
+_BATCHES = 12  # in which a GPU draws the edges of a part, if these have `bulk` to 3 * `bulk` edges
 
 
 def uniform(
@@ -346,7 +346,7 @@ def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pa
 
 
 def _streams_of(where: Device, m: int, share: Share) -> int:
-    """Return the number of parts of `_PART` edges that are drawn at once, of ``m`` edges."""
+    """Return how many pieces of `_PART` edges a device draws at once of its share of ``m``."""
     if where.on_host:
         return 1
     size = min(max(where.bulk, m // (share[1] * _BATCHES)), 3 * where.bulk)
@@ -462,9 +462,9 @@ def _keys(pairs: Iterable[Pair], directed: bool, simple: bool) -> Iterator[Array
 class _Groups:
     """Keys of edges in groups of consecutive sources, each in chunks.
 
-    Groups are balanced by the frequency of sources in the first batch, and not larger than equal
-    ranges of points.  On a GPU the first chunk of a group has space for all its
-    keys, which are then sorted where they lie, if later batches are like the first one.
+    Groups are balanced by the frequency of sources in the first batch, and have at most 1.25 times
+    as many points as equal ranges.  On a GPU the first chunk of a group has space for all keys of
+    the group, if later batches are like the first one; then these are sorted in place.
 
     Parameters
     ----------
@@ -510,7 +510,7 @@ class _Groups:
             self._append(k, keys[i:j])
 
     def _append(self, k: int, keys: Array) -> None:
-        """Copy keys to the chunks of a group, of which the last one is not full."""
+        """Copy keys to the chunks of a group; only the last chunk may have free space."""
         chunks, done = self._chunks[k], 0
         if self.where.on_host and not self._is_bound and keys.size:
             chunks.append(self.where.copy(keys))
@@ -533,18 +533,20 @@ class _Groups:
         even = (own.start + len(own) * k // groups for k in range(groups))
         cuts = sorted({*self.cuts, *even, *frequent})
         places, kept = _places(where, keys, cuts), [0]
-        for k in range(1, len(cuts)):  # each group costs launches: small ones are joined
-            most = max(
+        for k in range(1, len(cuts)):  # each group costs launches: small groups are joined
+            share = max(
                 (places[k] - places[kept[-1]]) / keys.size, (cuts[k] - cuts[kept[-1]]) / len(own)
             )
-            if most * groups > 1.25 and k - 1 > kept[-1]:
+            if share * groups > 1.25 and k - 1 > kept[-1]:
                 kept.append(k - 1)
         self.cuts = [cuts[k] for k in (*kept, len(cuts) - 1)]
 
     def _expected(self, places: list[int]) -> list[int]:
-        """Give the keys of each group, by its share of the first batch, which lie at ``places``.
+        """Return the expected number of keys of each group.
 
-        If its share of the points is far smaller, as of a grid in order of rows, this one counts.
+        That is the group's share of the first batch, in which its keys begin at ``places``.  If the
+        group's share of the points is less than half of this, as in a grid, whose first batch has
+        the first rows only, it is the share of the points.
         """
         if self._is_bound:
             return [self.most]

@@ -130,9 +130,21 @@ def offsets_from(device: Device, counts: Array) -> Array:
 
 
 def sources_from(device: Device, offsets: Array, m: int, first: int = 0) -> Array:
-    """Return the source of each of ``m`` edges, shape (m,), int32, of checked offsets.
+    """Return the source of each edge of a graph in CSR form.
 
-    The sources are numbered from ``first`` on.
+    Parameters
+    ----------
+    device : Device
+    offsets : (n + 1,) int array
+        Checked offsets of the rows, on the device.
+    m : int
+        The number of edges.
+    first : int
+        The number of the first row.
+
+    Returns
+    -------
+    (m,) int32 array
     """
     xp, n = device.xp, offsets.size - 1
     out = empty(device, m, np.int32)

@@ -24,7 +24,7 @@ class LanguageError(Exception):
 
     def __init__(self, problem: str, pos: Pos, hint: str = "") -> None:
         self.problem, self.pos, self.hint = shortened(problem), pos, shortened(hint)
-        super().__init__(self.problem, pos, self.hint)
+        super().__init__(self.problem, pos, self.hint)  # pickle calls the class with these
 
     def __str__(self) -> str:
         text = f"{self.pos.file}:{self.pos.line}: {self.problem}{_pointed(self.pos)}"

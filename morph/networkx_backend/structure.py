@@ -276,7 +276,7 @@ def maximum_spanning_tree(
 
 
 def _tree(G: Converted, edges: Iterator[tuple[Any, ...]]) -> Any:
-    if G.is_directed():  # of these two functions no decorator does
+    if G.is_directed():  # NetworkX refuses these in the function, not in a decorator
         raise nx.NetworkXNotImplemented("not implemented for directed type")
     tree = G.original.__class__()
     tree.graph.update(G.original.graph)

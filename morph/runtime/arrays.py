@@ -120,7 +120,13 @@ def _bytes(x: Array) -> Array:
 
 
 def refuse_masked(x: Any, name: str) -> None:
-    """Raise an error if an array has masked values, which conversions would use as they are."""
+    """Refuse a NumPy array with masked values: conversions would ignore the mask.
+
+    Raises
+    ------
+    ValueError
+        With the argument's ``name`` and the first masked position.
+    """
     mask = getattr(x, "mask", None) if isinstance(x, np.ndarray) else None
     if mask is not None and np.any(mask):
         at = ", ".join(str(axis[0]) for axis in np.nonzero(mask)) if x.ndim else "()"

@@ -46,9 +46,9 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
 
 INFINITY = 2**31 - 1
-MOST = 2.0**1000  # a larger count is scaled; the reciprocals of others have full precision
+MOST = 2.0**1000  # larger counts are scaled; the reciprocals of smaller ones have full precision
 LARGE = 2.0**256  # a scaled count is smaller than this
-SPARSE = 256  # a level of fewer than a 256th of all points is not tested, and pushes
+SPARSE = 256  # a level with less than a 256th of all points pushes; its edges are not counted
 DENSE = 2  # the next level pulls if the level has over half of the edges of unvisited points
 UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 
@@ -94,7 +94,7 @@ def begin(p):
 
 @func
 def store_end(w, level, end):
-    """Store where the next level begins, which all items of a level know."""
+    """Store where the next level begins in the order of visits; all items pass the same ``end``."""
     if w.levels[level].first != end:
         w.levels[level].first = end  # race: all write the same
 
@@ -115,7 +115,7 @@ def expand(p, level, end, w, then, in_order: static):
 
 @kernel
 def pull(p, level, end, w, then):
-    """Add the counts of the previous level to a point that is not in an earlier level."""
+    """Add up the counts of the neighbours in the previous level, for a point not visited yet."""
     total = 0.0
     for t in p.innbrs:
         if t.dist < level:
@@ -170,7 +170,7 @@ def count_scaled(p, level):
 
 @kernel
 def gather(p, next_level, reached, ends, scaled: static):
-    """Add the dependencies on the points of the next level, of which each has stored its part."""
+    """Add the parts that the successors of a point, in the next level, have stored."""
     paths, share, total = p.paths, p.share, 0.0  # loaded before the loop, whose loads depend on it
     for t in p.outnbrs:
         if t.dist == next_level:
@@ -302,7 +302,7 @@ def betweenness(
     normalized, endpoints = truth(normalized, "normalized"), truth(endpoints, "endpoints")
     weighted = truth(weighted, "weighted")
     chosen = chosen_sources(graph, sources, seed)
-    with carriers(graph, chosen, float(endpoints), weighted):
+    with dependencies(graph, chosen, float(endpoints), weighted):
         (share,) = results(graph, "share")
     with results_device(graph).active():
         share *= _scale(graph, chosen, endpoints, normalized)
@@ -323,13 +323,28 @@ def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
 
 
 @contextmanager
-def carriers(
+def dependencies(
     graph: Graph, sources: Any, ends: float, weighted: bool, each: Callable[[bool], Any] = bool
 ) -> Iterator[None]:
     """Add the dependencies of the points for each source to the column ``share``.
 
-    Calls ``each(scaled)`` after each source, when the columns ``dist`` or ``distance``, ``paths``,
-    ``carried`` and, if ``scaled``, ``scale`` have the values for this source.
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+    sources : (k,) int array
+    ends : float
+        1 if paths also pass through their ends, else 0.
+    weighted : bool
+        Whether to use weights of edges, if the graph has some.
+    each : callable
+        ``each(scaled)`` is called after each source, when the columns ``dist`` (with weights
+        ``distance``), ``paths`` and ``carried`` of the points that the source reaches have the
+        values for this source; if ``scaled``, also ``scale``.
+
+    Yields
+    ------
+    None
+        While the graph has the columns.
     """
     by_weights = weighted and "weight" in graph.edges.columns
     if by_weights:
@@ -350,7 +365,7 @@ def carriers(
 def _objects(graph: Graph) -> list[Any]:
     """Make the objects of `sweep`, or of `sweep_in_parts`."""
     n, lost = len(graph.points), Flag(graph)
-    # with spare capacity warps need not reserve more, also when the list is nearly complete
+    # spare capacity, so that warps still reserve slots in advance when the list is nearly complete
     order = Collection(graph.points, capacity=2 * n)
     if isinstance(graph, PartitionedGraph):
         return [lost, order, Collection(graph.points, capacity=n)]
@@ -360,6 +375,7 @@ def _objects(graph: Graph) -> list[Any]:
 
 
 def _work(graph: Graph, lost: Flag, levels: Table, state: Scalars) -> Work:
+    """Make the bundle of `sweep`; levels pull if the graph has both arcs of each edge."""
     pulls = not graph.directed
     return Work(graph, levels, state, lost, pull if pulls else pull_none, pulls)
 
@@ -368,31 +384,35 @@ def _sweep(
     graph: Graph, objects: Objects, sources: list[int], ends: float, added: ExitStack,
     each: Callable[[bool], Any],
 ) -> None:  # fmt: skip
-    """Add the dependencies for each source; adds the column for scales when counts overflow."""
+    """Add the dependencies for each source; ``added`` gets the column for scales on overflow."""
     lost, order, *others = objects
     program: Any = sweep
+    lists, work = [order], WorkOnParts(graph, lost)
     if isinstance(graph, PartitionedGraph):
         program = sweep_in_parts
-        given: Any = WorkOnParts(graph, lost), order, *others, ends
+        lists += others
     else:
-        given = objects.once(_work, graph, lost, *others), order, ends
+        work = objects.once(_work, graph, lost, *others)
+
+    def run(s: int, scaled: bool) -> Any:
+        for x in lists:
+            x.clear()
+        order.add(s)
+        call = program if scaled else partial(objects.run, program)
+        return call(work, *lists, ends, int(scaled))
+
     scaled = False
     for s in sources:
-        for c in (order, *others) if program is sweep_in_parts else (order,):
-            c.clear()
-        order.add(s)
-        if scaled or not objects.run(program, *given, 0):
-            if not scaled:
-                added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
-                order.clear()
-                order.add(s)
+        if not scaled and not run(s, False):
             scaled = True
-            program(*given, 1)
+            added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
+        if scaled:
+            run(s, True)
         each(scaled)
 
 
 def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any:
-    """Return the factor of the sums over ``sources``: a number, or an array with one per point.
+    """Return the factor of the sums over ``sources``: a number, or an array of float64, (n,).
 
     Without ``endpoints``, a source is on no path from itself, so it has one source fewer.
     """

@@ -26,7 +26,7 @@ from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
-PARTS = 4  # of the vertices, of which a round evaluates one
+PARTS = 4  # random parts of the vertices; a round evaluates the vertices of one part
 FEW, SOME, MANY = 8, 64, 1024  # arcs whose labels fit shared arrays of twice as many slots
 
 
@@ -56,13 +56,13 @@ class Pairs(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A graph with both arcs of each pair, and what moves between communities need.
+    """A graph with both arcs of each pair, and the hash tables of its vertices.
 
     Attributes
     ----------
     graph : Graph
     slots : Table
-        The hash tables in memory, a row of two slots for each arc.
+        The hash tables in memory, a row of two slots for each arc of a vertex of `has_most`.
     degree : int
         The largest number of arcs of a vertex.
     """
@@ -128,7 +128,7 @@ def has_most(p):
 
 @func
 def is_next(p, seed, cycle, part, parts):
-    """Whether a vertex is active, and in this part of the vertices; each cycle draws the parts."""
+    """Whether a vertex is active and in a part of the vertices; each cycle has other parts."""
     return p.active > 0 and word_of(p.id, seed, cycle + 1) % u32(parts) == u32(part)
 
 
@@ -197,7 +197,17 @@ def add_inside(a, found):
 
 
 def integer_weights(graph: Graph, pick: Any) -> Any:
-    """Return the weights of these edges as integers, scaled by a power of 2.
+    """Return the weights of some edges as integers, scaled by a power of 2.
+
+    Parameters
+    ----------
+    graph : Graph
+    pick : slice or int array
+        The edges, see `live_edges`.
+
+    Returns
+    -------
+    (k,) int64 array
 
     Raises
     ------
@@ -225,7 +235,7 @@ def integer_weights(graph: Graph, pick: Any) -> Any:
 
 
 def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
-    """Return each pair of adjacent points once, with the sum of its weights."""
+    """Return each pair of the points ``a`` and ``b``, shape (k,), once, with its total weight."""
     low, high = xp.minimum(a, b).astype(np.int64), xp.maximum(a, b)
     width = int(high.max()).bit_length() if high.size else 0
     keys = low << width | high
@@ -239,7 +249,7 @@ def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
 
 
 def integer_pairs(graph: Graph) -> tuple[Pairs, Any]:
-    """Return the pairs of adjacent points, and twice the weight of each point's self-loops.
+    """Return the pairs of adjacent points, and twice the weight of self-loops, (n,) int64.
 
     Weights are integers, and directions ignored.  The two arcs of an edge of an undirected graph
     count once; its parallel edges are not merged.
@@ -267,8 +277,8 @@ def rows_of_graph(graph: Graph, **columns: Any) -> tuple[Rows, Pairs]:
 def rows_of_pairs(device: Device, pairs: Pairs, strength: Any, **columns: Any) -> Rows:
     """Make the graph with both arcs of these pairs, and the hash tables.
 
-    ``strength``, shape (n,), has the total weight of each vertex, in which self-loops count twice.
-    The vertices get the further ``columns``.
+    ``strength``, (n,) int64, is the total weight of each vertex, in which self-loops count twice.
+    ``columns`` are further columns of the vertices, by name.
     """
     xp, n = device.xp, len(strength)
     low, high, weight = pairs
@@ -306,7 +316,8 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
     if not whole:
         return 0.0
     share = total / whole
-    return inside / whole - resolution * float(np.square(share).sum())  # `@` starts BLAS's threads
+    squares = float(np.square(share).sum())  # `share @ share` would start the threads of BLAS
+    return inside / whole - resolution * squares
 
 
 def modularity_of(device: Device, pairs: Pairs, strength: Any, resolution: float) -> float:

@@ -79,12 +79,12 @@ def drop(p, k, limit, falling, soon):
 def peel(g, k, last, left, rest, soon, falling, then):
     degrees = Scalars(g, least=i32(INFINITY), most=i32(-1))
     foreach(g.points, count, degrees)
-    k = max(k, i64(degrees.least))  # nothing falls before
-    limit, more = k, 1  # first of all, all are listed twice
+    k = max(k, i64(degrees.least))  # lower levels are empty
+    limit, more = k, 1  # at first `soon` and `left` both contain all vertices
     while k <= last:
         while k <= limit:
             foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
-            while not falling.empty:  # some went meanwhile, in the step that they fell in
+            while not falling.empty:  # asynchronous steps have already deleted some of these
                 foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
                 falling, then = then, falling
                 then.clear()
@@ -105,11 +105,11 @@ def peel(g, k, last, left, rest, soon, falling, then):
 
 
 def _peel(graph: Graph, first: int, last: int) -> Any:
-    """Delete points level by level; give the level at which each was, -1 if it was not."""
+    """Delete points at the levels ``first`` to ``last``; return the level of each, else -1."""
     n = len(graph.points)
 
     def make() -> list[Any]:
-        capacities = (n, n, n + n // 4, n, n)  # plus slots cached by threads
+        capacities = (n, n, n + n // 4, n, n)  # `soon` has spare slots, which threads cache
         return [Collection(graph.points, capacity=k) for k in capacities]
 
     with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as objects:
@@ -126,16 +126,16 @@ def core_number(graph: Graph) -> CoreNumber:
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
         On any device.  Each of several parallel edges counts; edges from a point to itself do not.
-        Where ``graph.directed``, a point's degree is that out and in together, as in NetworkX; a
-        graph with each edge as two arcs has to be made ``symmetric``, or each counts twice.
+        If ``graph.directed``, the degree of a point is the sum of its in- and out-degrees, as in
+        NetworkX: a graph with each edge as two arcs must be ``symmetric``, or each counts twice.
 
     Returns
     -------
     CoreNumber
-        ``core``, shape (n,), int32, on the graph's device, of parts in a `PartitionedArray`, -1 for
-        deleted points; ``largest``, the largest of them, 0 if there are none.
+        ``core``, shape (n,), int32, on the graph's device, -1 for deleted points; with parts a
+        `PartitionedArray`.  ``largest``, the largest core number, 0 without points.
     """
     core = _peel(graph, 0, 2 * len(graph.edges))
     with results_device(graph).active():
@@ -144,7 +144,7 @@ def core_number(graph: Graph) -> CoreNumber:
 
 @of_graph
 def k_core(graph: Graph, k: int) -> KCore:
-    """Find the k-core: the most points of which each has ``k`` edges or more among them.
+    """Find the k-core: the largest set of points with ``k`` or more edges each to points in it.
 
     Parameters
     ----------

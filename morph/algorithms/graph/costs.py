@@ -4,7 +4,8 @@ Symmetry (each arc has a reverse of equal weight) is tested by a salted hash of 
 weight, which is added for arcs from the smaller to the larger id and subtracted for the others: the
 sum is 0 if weights are symmetric; otherwise it is 0 for about one in 2**64 salts, and the salt is
 random.  Statistics of integer weights are cached.  Later calls only test whether the weights are
-unchanged, by a hash of weights and ids of edges; those of `expected` test it beside their work.
+unchanged, by a hash of weights and ids of edges.  On a GPU this test may run beside the search that
+uses the statistics, see `expected`.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def measured(graph: Graph) -> Weights:
 
 
 def _in_one_pass(graph: Graph) -> bool:
-    """Whether `measure` handles the graph, which has edges."""
+    """Whether `measure` handles the graph: types of weights, no deleted points, some edges."""
     kind = graph.edges.columns["weight"].dtype.newbyteorder("=").str[1:]
     return not graph.points.deletes and kind in NARROW and graph.edges.live > 0
 
@@ -160,7 +161,7 @@ def _weights(
 ) -> Weights:
     """Return the statistics for the sums of `measure` over ``m`` edges."""
     kind, n = graph.edges.columns["weight"].dtype, len(graph.points)
-    # sums over the parts, as the two arcs of an edge may be in different parts
+    # the halves are sums over all parts, as the two arcs of an edge may be in different parts
     skew = (int(high) * HALF + int(low)) % 2**64
     if bad:
         _measured_by_arrays(graph)  # raises an error that names the edge
@@ -174,16 +175,27 @@ def _weights(
 
 
 def expected(graph: Graph) -> tuple[Weights, Callable[[], bool]]:
-    """Return the statistics of the weights, and a function that tells whether they are right.
+    """Return statistics of the weights that are probably valid.
 
     On a GPU statistics of an earlier call are returned at once, while the device computes the hash
-    of the weights.  Raises as `measured`.
+    of the weights.
+
+    Returns
+    -------
+    weights : Weights
+    are_valid : callable
+        Waits for the hash, and returns whether the statistics are those of the present weights.
+
+    Raises
+    ------
+    ValueError
+        As `measured`.
     """
     if isinstance(graph, PartitionedGraph) or graph.device.on_host or not _in_one_pass(graph):
         return measured(graph), _always
     known: KnownSums | None = graph.kept.get(WEIGHT_SUMS)
-    valid = known is not None and known.changes == (0, graph.changes) and not known.bad
-    if known is None or not valid or graph.edges.columns["weight"].dtype.kind not in "iu":
+    is_integer = graph.edges.columns["weight"].dtype.kind in "iu"
+    if known is None or known.changes != (0, graph.changes) or known.bad or not is_integer:
         return measured(graph), _always
     foreach(known.found, fingerprint, graph, u64(SALT))
     return _weights(graph, graph.edges.live, *known.sums), known.matches
@@ -217,7 +229,7 @@ class KnownSums(NamedTuple):
         return self.sums[2] > 0
 
     def matches(self) -> bool:
-        """Whether the hash that `fingerprint` has found is that of these sums."""
+        """Whether the hash by the last `fingerprint` is that of the weights with these sums."""
         return bool(self.found.weights.tolist()[3:] == self.terms)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device
-from morph.algorithms.graph.betweenness import carriers, chosen_sources
+from morph.algorithms.graph.betweenness import chosen_sources, dependencies
 from morph.algorithms.graph.betweenness_weighted import is_tight, scaled_part
 from morph.data.conversion import truth
 from morph.graph import Graph
@@ -94,7 +94,7 @@ def edge_betweenness(
             leads = is_tight if by_weights else is_step
             foreach(graph.edges, pass_edge, leads, scaled_part if scaled else part, both)
 
-        added.enter_context(carriers(graph, chosen, 0.0, weighted, each))
+        added.enter_context(dependencies(graph, chosen, 0.0, weighted, each))
         (share,) = graph.device.copies(graph.edges.passed[:])
     n, k = graph.points.live, len(chosen)
     with graph.device.active():

@@ -71,7 +71,10 @@ def wants_to_move(p, round, most, own, best):
 
 @kernel
 def find_label(p, seed, round, size: static):
-    """Find the first label of largest weight among the neighbours, by a table in arrays."""
+    """Find the label of largest weight among the neighbours, by a table in shared arrays.
+
+    Ties are broken by the random order of `order_of`.
+    """
     keys = shared(i32, size)
     sums = shared(i64, size)
     slots, label, most, own, best = i64(2) * p.out_degree, p.label, i64(0), i64(0), i64(NONE)
@@ -109,7 +112,7 @@ def find_most(p, slots):
 
 @kernel
 def choose(p, slots, seed, round):
-    """Find the first label of largest weight."""
+    """Find the label of largest weight; ties are broken by `order_of`."""
     most, best = p.most, i64(NONE)
     for a in p.outedges:
         s = slots_of(p, a, slots)
@@ -140,7 +143,7 @@ def move(p):
 
 @kernel
 def spread(p):
-    """Neighbours with other labels than a vertex that moved become active."""
+    """Activate the neighbours of a vertex that moved whose labels differ from its new label."""
     p.wants = False
     for t in p.outnbrs:
         if t.label != p.label:
@@ -243,7 +246,7 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
         rows, pairs = rows_of_graph(graph, most=i64, own=i64, blocked=bool_)
         points, n = rows.graph.points, len(graph.points)
         lists = [Collection(points, capacity=n) for _ in range(2)]
-        key = u64((seed + 1) % 2**64)  # with that of seed 0 joined triangles stay apart
+        key = u64((seed + 1) % 2**64)  # 1 by default: it separates two joined triangles
         inside = propagate(*rows, Set(points), key, *lists)
         total = graph.device.to_host(points.total.array[:n])
         inside += int(total.sum()) - 2 * int(pairs.weight.sum())  # self-loops

@@ -75,7 +75,7 @@ from morph.prelude import (
     u64,
 )
 
-HALVINGS = 2  # of the parts that move at the same time, each after a cycle of too little gain
+HALVINGS = 2  # how often a level halves the parts that move at once; then it ends
 GAIN = 1e-4  # least gain of modularity of a cycle
 ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
@@ -85,10 +85,10 @@ COLUMNS: dict[str, Any] = {"before": i32, "moved": i32, "most": f64}  # of verti
 
 
 class Weight(NamedTuple):
-    """Factors of a level: 1 / the total weight of arcs, and the resolution times this."""
+    """Factors of a level."""
 
-    share: Any
-    factor: Any
+    share: Any  # 1 / the total weight of arcs
+    factor: Any  # resolution * share
 
 
 @kernel
@@ -106,7 +106,10 @@ def gain(p, weight, total, factor):
 
 @kernel
 def find_best(p, g, seed, factor, size: static):
-    """Find the first community of largest gain, by a table in arrays, if its gain is positive."""
+    """Find the community of largest gain, by a table in shared arrays, if the gain is positive.
+
+    Ties are broken by the random order of `order_of`.
+    """
     keys = shared(i32, size)
     sums = shared(i64, size)
     slots, label, most, own, best = (
@@ -151,7 +154,7 @@ def find_gain(p, g, slots, factor):
 
 @kernel
 def choose(p, g, slots, seed, factor):
-    """Find the first community of largest gain, in a random order."""
+    """Find the community of largest gain; ties are broken by `order_of`."""
     label, most, best = p.label, p.most, i64(NONE)
     for a in p.outedges:
         s = slots_of(p, a, slots)
@@ -291,38 +294,65 @@ def improve(g, slots, degree, sets, seed, weight, now):
 
 
 def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any, float]:
-    """Move the vertices of a level between communities; returns the new labels, and the gain."""
+    """Move the vertices of a level between communities.
+
+    Returns
+    -------
+    label : (n,) int32 array
+        The new labels.
+    gain : float
+        By how much the modularity has increased.
+    """
     g, n = rows.graph, len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     weight = Weight(f64(share), f64(resolution * share))
     now = Collection(g.points, capacity=n)
-    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, now)
-    return g.points.label.array[:n], float(raised)
+    gained = improve(*rows, Set(g.points), u64(seed % 2**64), weight, now)
+    return g.points.label.array[:n], float(gained)
 
 
 def _levels(
     finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int, least: float
 ) -> tuple[Any, float]:
-    """Move vertices from these communities, then merge; returns labels and modularity.
+    """Move vertices between communities, then merge each community, level by level.
 
-    ``finest`` is the first level, which later calls use again.  If its moves gain less than
-    ``least``, the modularity returned is minus infinity.
+    Parameters
+    ----------
+    finest : Rows
+        The first level; another call can use it again.
+    pairs : Pairs
+        The edges of the first level.
+    label : (n,) int32 array
+        The communities before the first move.
+    resolution : float
+    seed : int
+    least : float
+        If the moves of the first level gain less, the levels end.
+
+    Returns
+    -------
+    label : (n,) int32 array
+    modularity : float
+        Minus infinity if the levels have ended early.
     """
     device, rows = finest.graph.device, finest
-    first: Any = None  # by community, its least vertex
-    of: Any = None  # by vertex, its community
-    xp, (part, raised) = device.xp, _improved(finest, label, resolution, seed)
-    if raised < least:
+    least_vertex: Any = None  # of each community
+    community: Any = None  # of each vertex of the first level
+    xp, (part, gained) = device.xp, _improved(finest, label, resolution, seed)
+    if gained < least:
         return label, -math.inf
     while True:
-        root = part == xp.arange(len(part))  # the least vertex of a community is its label
-        roots, place = part[root], (xp.cumsum(root) - 1)[part]
+        is_root = part == xp.arange(len(part))  # the least vertex of a community is its label
+        roots, number_of = part[is_root], (xp.cumsum(is_root) - 1)[part]
         strength = rows.graph.points.total.array[roots]
-        if of is not None and len(roots) == len(part):
-            return first[of], modularity_of(device, pairs, strength, resolution)
-        first, of = (roots, place) if of is None else (first[roots], place[of])
-        low, high = place[pairs.low], place[pairs.high]
+        if community is not None and len(roots) == len(part):
+            return least_vertex[community], modularity_of(device, pairs, strength, resolution)
+        if community is None:
+            least_vertex, community = roots, number_of
+        else:
+            least_vertex, community = least_vertex[roots], number_of[community]
+        low, high = number_of[pairs.low], number_of[pairs.high]
         apart = low != high
         pairs = merged(xp, low[apart], high[apart], pairs.weight[apart])
         labels = xp.arange(len(roots), dtype=np.int32)
@@ -374,9 +404,9 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
         label = device.xp.arange(len(graph.points), dtype=np.int32)
         label, value = _levels(finest, pairs, label, gamma, seed, -math.inf)
         while True:
-            again, raised = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
-            if not raised > value:
-                return communities(graph, label, value)
-            stop, label, value = raised < value + ITERATION_GAIN, again, raised
-            if stop:
+            before = value
+            found, modularity = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
+            if modularity > before:
+                label, value = found, modularity
+            if not modularity - before >= ITERATION_GAIN:  # as in `improve`
                 return communities(graph, label, value)

@@ -155,7 +155,7 @@ def _programs(real: Any, part: Any) -> _Programs:
 
 # with weights, contributions are doubles: out-strengths may exceed the range of single precision
 DOUBLE, SINGLE, MIXED = _programs(f64, f64), _programs(f32, f32), _programs(f32, f64)
-LEAST, MOST = 1e-290, 1e290  # positive weights of which ranks, divided by their sums, are finite
+LEAST, MOST = 1e-290, 1e290  # positive weights: their sums and the reciprocals are finite
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 

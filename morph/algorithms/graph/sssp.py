@@ -286,21 +286,21 @@ def sssp(
         compile_ahead(f"sssp {graph.edges.columns['weight'].dtype}", graph.device, graph)
     given = graph, starts, target_ids, cutoff, predecessors
     solve = _solved_rows if rows else _solved
-    weights, right = expected(graph)
+    weights, are_valid = expected(graph)
     try:
         found = _solved_with(weights, solve, given)
-    except OverflowError:
-        if right():
+    except OverflowError:  # perhaps only as the weights have changed
+        if are_valid():
             raise
     else:
-        if right():
+        if are_valid():
             return found
     return _solved_with(measured(graph), solve, given)
 
 
 def _solved_with(weights: Weights, solve: Callable[..., Sssp | None], given: Any) -> Sssp:
     """Solve with distances of 32 bits if these probably suffice, else with those of ``weights``."""
-    if weights[1] == np.int64 and likely_32_bits(given[0], weights[2]):  # half the memory
+    if weights.dtype == np.int64 and likely_32_bits(given[0], weights.delta):  # half the memory
         found = solve(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
         if found is not None:
             return found

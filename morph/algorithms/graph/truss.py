@@ -151,6 +151,7 @@ def drop(e, rows, k, limit, round, falling, soon):
                 at = find(rows, far, bit, b.hashed)
                 if at >= 0:
                     g = rows.pair[at]
+                    # written twice, as threads do not share a loop whose functions add to lists
                     if g.round > round and (f.round > round or e.id < f.id):
                         before = atomic_sub(g.support, 1)
                         if before == k + 1:

@@ -129,7 +129,7 @@ def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
                 if found >= 0 or found == MISFIT:
                     return found
                 if hasattr(params, "has_border"):
-                    if found == WAITS:  # cavities at borders may be large, and are found in vain
+                    if found == WAITS:  # no such cavity is used, and it may be large
                         return found
                 met = min(met, found)
                 segments.add(~edge)

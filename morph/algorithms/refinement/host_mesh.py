@@ -40,15 +40,18 @@ class HostMesh:
         ``xy``, ``marker``; ``on``, the segment of each or -1, unless all are input points;
         ``wanted``.
     triangles : dict of str to array
-        ``node``, ``nbr``; ``origin``, the input triangle.
-        Reading it calls `finish`.
+        ``node``, ``nbr``; ``origin``, the input triangle.  Reading this attribute calls `finish`.
     writing : callable, optional
         Waits until the devices have written the triangles of a round of parts.
-    side, ends, segment : arrays
-        The half-edge ``4 * triangle + side`` of each segment's edge, in the triangle with the
-        larger row of two; its ends, and the segment's row in the input; empty before the first
-        round.
-    failed, reason : arrays
+    side : (k,) int64 array
+        The half-edge ``4 * triangle + side`` of each edge that belongs to a segment, in the
+        triangle with the larger row of two.  Empty before the first round, like ``ends`` and
+        ``segment``.
+    ends : (k, 2) int32 array
+        The points of these edges.
+    segment : (k,) int32 array
+        The rows of their segments in the input.
+    failed, reason : (j,) int64 and int8 arrays
         The triangles that miss a limit, and why.
     """
 
@@ -71,7 +74,7 @@ class HostMesh:
         return self._triangles
 
     def finish(self) -> None:
-        """Wait until the triangles of a round of parts are written; connect the parts."""
+        """Wait until the triangles of a round of parts are written; write neighbours at borders."""
         if self.writing is not None:
             self.writing()
             self.writing, border = None, self._borders
@@ -116,20 +119,20 @@ class HostMesh:
     def renew(
         self, arrays: tuple[Arrays, Arrays], n: int, m: int, found: list[Arrays], strip: Arrays
     ) -> None:
-        """Take new arrays after a round of parts, in which all triangles have new numbers.
+        """Replace all arrays after a round of parts, which gives all triangles new numbers.
 
         Parameters
         ----------
         arrays : tuple of dict of str to array
-            Points, and triangles, which are not written yet.
+            Points, and triangles, which the devices have not written yet.
         n, m : int
             The numbers of points and triangles.
         found : list of dict of str to array
             See `Part.result`.
         strip : dict of str to array
-            See `Part.strip`; it gets the neighbours behind borders.
+            See `Part.strip`; the neighbours behind borders are written to its ``nbr``.
         """
-        border = self._borders = _borders(found)
+        border = self._borders = _border_sides(found)
         t, k = border["border"], border["border_side"]
         by_old = np.argsort(border["old"])
         at = np.searchsorted(border["old"], border["beyond"], sorter=by_old)
@@ -138,7 +141,7 @@ class HostMesh:
         strip["nbr"][at, k] = beyond
         self.points, self._triangles = arrays
         self.n, self.m = n, m
-        self._merge_lists(found, _listed(border, strip["node"][at]), None)
+        self._merge_lists(found, _border_edges(border, strip["node"][at]), None)
 
     def connect(self, found: Arrays, replaced: Any) -> None:
         """Write the neighbours behind the border of a strip, and list its segments and reasons.
@@ -150,13 +153,13 @@ class HostMesh:
         replaced : (m,) bool array
             Mask of the triangles that the strip replaces.
         """
-        border = _borders([found])
+        border = _border_sides([found])
         t = border["border"]
         self.triangles["nbr"][t, border["border_side"]] = border["beyond"]
-        self._merge_lists([found], _listed(border, self.triangles["node"][t]), replaced)
+        self._merge_lists([found], _border_edges(border, self.triangles["node"][t]), replaced)
 
     def _merge_lists(self, found: list[Arrays], more: Arrays, replaced: Any) -> None:
-        """Replace what is listed of replaced triangles, or of all, by what has been found."""
+        """Replace the edges and reasons of replaced triangles, or of all, by those found."""
         keep_side = keep_failed = slice(0)
         if replaced is not None:
             keep_side, keep_failed = ~replaced[self.side // 4], ~replaced[self.failed]
@@ -198,15 +201,22 @@ class HostMesh:
         return Mesh.trusted(**arrays, base=source.base)
 
 
-def _borders(found: list[Arrays]) -> Arrays:
-    """The sides at the borders of parts, see `Part.result`."""
+def _border_sides(found: list[Arrays]) -> Arrays:
+    """Return the sides at the borders of all parts, see `Part.result`."""
     return {name: np.concatenate([f[name] for f in found]) for name in _BORDER}
 
 
-def _listed(border: Arrays, node: Any) -> Arrays:
-    """The edges of segments at borders, given the corners of the triangles there.
+def _border_edges(border: Arrays, node: Any) -> Arrays:
+    """Return ``side``, ``ends`` and ``segment`` of the edges of segments at borders.
 
-    Of two parts, or of a part and a triangle outside, one has the edge.
+    Both triangles at such an edge may be in the list; the one with the larger row lists the edge.
+
+    Parameters
+    ----------
+    border : dict of str to array
+        See `_border_sides`.
+    node : (j, 3) int32 array
+        The corners of the triangles ``border["border"]``.
     """
     listed = (border["border_segment"] >= 0) & (border["beyond"] < border["border"])
     t, k, segment = (border[x][listed] for x in ("border", "border_side", "border_segment"))
@@ -267,5 +277,5 @@ def around(nbr: Any, rows: Any, rings: int) -> Any:
 
 
 def write_rows(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
-    """Copy arrays of a device to rows of columns on the host, all of them together."""
+    """Copy arrays of a device to rows of columns on the host, in one transfer."""
     device.copy_to_host([*arrays.values()], [columns[name][rows] for name in arrays])

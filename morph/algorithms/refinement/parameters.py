@@ -208,8 +208,9 @@ def check_options(boundary: str, max_points: int | None) -> None:
     ValueError
     """
     choice("boundary", boundary, BOUNDARIES)
-    if max_points is not None and integer("max_points", max_points) < 0:
-        raise ValueError(f"max_points must be 0 or more, not {shown(max_points)}")
+    if max_points is not None and not 0 <= (most := integer("max_points", max_points)) < UNLIMITED:
+        bounds = "0 or more" if most < 0 else "below 2**62"
+        raise ValueError(f"max_points must be {bounds}, not {shown(max_points)}")
 
 
 def area_limits(

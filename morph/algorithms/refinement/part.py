@@ -42,18 +42,19 @@ class Part:
     triangles : dict of str to array
         ``row``, its triangles; ``node`` and ``nbr``, in the numbers of the mesh; ``origin``.
     columns : callable
-        Gives the columns of points, see `HostMesh`.
+        ``columns(points)`` returns the columns of some points of the mesh, see `HostMesh`.
 
     Attributes
     ----------
     tables : Graph
         Triangles and points of the mesh come first, in the order of ``row`` and ``point``.
-    row, point : arrays
+    row, point : (m,) and (n,) int arrays
         The mesh's numbers of the part's triangles and points.
     border : Collection
         The half-edge of each side at the border, the previous row of its triangle, and the triangle
         of the mesh behind (``old``, ``beyond``); `result` writes row and segment.
     rounds : int
+        Rounds of refinement so far.
     """
 
     def __init__(
@@ -138,12 +139,12 @@ class Part:
         self.rounds = refine_tables(g, params, None, lambda n: measure(g, run.scale, n), few)[0]
 
     def result(self, scale: float, first: int, row: Any) -> Arrays:
-        """Give the part in the numbers of the mesh.
+        """Return the part in the numbers of the mesh.
 
         Parameters
         ----------
         scale : float
-            Of the coordinates.
+            By which coordinates of the tables are divided.
         first : int
             The number of the first new point.
         row : (m,) int32 array
@@ -196,7 +197,7 @@ class Part:
         return found | {"points": points, "triangles": triangles}
 
     def _numbers(self, first: int) -> tuple[Any, Any]:
-        """Give the rows of the new points, in order, and the mesh's number of each point."""
+        """Return the rows of the new points, in order, and the mesh's number of each point."""
         g, xp, n = self.tables, self.device.xp, len(self.point)
         new = xp.arange(n, len(g.points))
         number = self.device.empty(len(g.points), np.int32)
@@ -209,21 +210,23 @@ class Part:
         return new, number
 
     def strip(self, row: Any, triangles: Arrays, rings: int) -> Arrays:
-        """Give the triangles around the border and those to refine, on the host.
+        """Return the part's triangles of the strip, on the host.
+
+        These are the triangles at the border, those still to refine, and rings around both.
 
         Parameters
         ----------
         row : (m,) int32 array
-            The number of each triangle.
+            The number of each triangle in the mesh.
         triangles : dict of str to array
-            Of `result`.
+            The columns of all triangles of the part, see `result`.
         rings : int
-            How many steps across sides around these triangles are given, too.
+            The number of rings; a ring has the triangles across the sides of those before.
 
         Returns
         -------
         dict of str to array
-            ``row`` and the columns of ``triangles``.
+            ``row``, ascending, and the columns of ``triangles``.
         """
         g, device = self.tables, self.device
         g.triangles.add("near", i32)
@@ -238,7 +241,7 @@ class Part:
             return {name: device.to_host(a) for name, a in arrays.items()}
 
     def free(self) -> None:
-        """Free the memory of the tables now, not when Python's collector finds them."""
+        """Free the memory of the tables now, not at the next garbage collection."""
         self.tables.dissolve()
         del self.tables
 
@@ -246,7 +249,27 @@ class Part:
 def _with_ends(
     xp: Any, used: Any, segments: Any, segment: Any, ends: Any, columns: Callable[[Any], Arrays]
 ) -> tuple[Any, Arrays]:
-    """Give the points in ``used`` and the ends of all their segments, and their columns."""
+    """Return the points of a part, and their columns.
+
+    Parameters
+    ----------
+    xp : module
+    used : (n,) bool array
+        Mask of the points of the part's triangles.
+    segments : (s, 2) int array
+        The points of the input's segments.
+    segment, ends : (k,) and (k, 2) int arrays
+        The segments' edges, see `HostMesh.edges`.
+    columns : callable
+        See `Part`.
+
+    Returns
+    -------
+    point : (p,) int array
+        The points in ``used``, then further ends of the segments to which these points belong.
+    known : dict of str to array
+        Their columns.
+    """
     point = xp.flatnonzero(used)
     known = columns(point)
     if "on" in known:
@@ -331,13 +354,13 @@ def set_border(e, g):
 
 @func
 def row_behind(opposite, rows):
-    """The row of the triangle behind a side, -1 if there is none in the part."""
+    """Return the row of the triangle behind a side, -1 if there is none in the part."""
     return i32(-1) if opposite == HULL or opposite == BORDER else rows[behind(opposite) >> 2].place
 
 
 @kernel
 def read_corners(t, numbers, rows, corners):
-    """Write the corners of t, the triangles behind its sides and its input triangle."""
+    """Write the corners of t, the triangles behind its sides, and its input triangle."""
     a, b, c = t.node
     opposite, to = t.opposite, corners[t.id]
     to.node = vector(numbers[a.id].number, numbers[b.id].number, numbers[c.id].number)

@@ -156,7 +156,7 @@ class PartitionedRefinement:
         # without a limit, too, so that parts and strips launch the same units
         shares = [share_of(UNLIMITED if left is None else left, k, size) for k in range(size)]
         limits = [share.stop - share.start for share in shares]
-        self.host.finish()  # threads will read the triangles
+        self.host.finish()  # here, as several threads will read the triangles at once
         made = NewArrays(self.host, self.group)
         points = self._points_of_parts()
         triangles = self._triangles_of_parts(points)
@@ -257,7 +257,10 @@ class PartitionedRefinement:
         return made
 
     def _gather(self, parts: dict[int, Part], made: NewArrays) -> tuple[Any, int]:
-        """Make the mesh of its parts: each device writes its rows, triangles in the background."""
+        """Replace the mesh by that of the parts; return the strip, and the number of new points.
+
+        Each device writes its rows; threads write the triangles while the caller continues.
+        """
         host, size, found, strips = self.host, len(self.devices), dict[int, Any](), dict[int, Any]()
         sizes = [len(parts[k].tables.triangles) if k in parts else 0 for k in range(size)]
         added = [parts[k].added if k in parts else 0 for k in range(size)]
@@ -288,7 +291,7 @@ class PartitionedRefinement:
         }
         lists = [found[k] for k in used]
         host.renew((points, triangles), point[-1], row[-1], lists, self.strip)
-        host.writing = self.group.beside(size, write)  # while the first device refines the strip
+        host.writing = self.group.beside(size, write)  # meanwhile the strip is refined
         return self.strip["row"], self._count(sum(added))
 
     def _count(self, added: int) -> int:

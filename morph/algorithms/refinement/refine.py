@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike
 from morph.algorithms.refinement.kernels import REASONS
 from morph.algorithms.refinement.parameters import (
     HUGE,
-    UNLIMITED,
     Request,
     SizeField,
     angle_bounds,
@@ -195,7 +194,7 @@ def refine_with_report(
     check_options(boundary, max_points)
     deterministic = truth("deterministic", deterministic)
     conforming = truth("conforming", conforming)
-    max_points = None if max_points is None else min(int(max_points), UNLIMITED)
+    max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     devices = _devices(device, source)
     where = devices[0]

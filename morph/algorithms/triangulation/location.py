@@ -78,7 +78,7 @@ def interpolate_linearly(q, sorted_triangles, values):
         third, whole = 0.0, u.x * v.y - u.y * v.x
         if whole != 0.0:
             third = min(max((u.x * w.y - u.y * w.x) / whole, 0.0), 1.0)
-        elif w.x == v.x and w.y == v.y:  # a corner; all of them on a line but for rounding
+        elif w.x == v.x and w.y == v.y:  # a corner of a triangle that is flat up to rounding
             third = 1.0
         second = (w.x - third * v.x) / u.x  # u.x is the largest: the sum below is accurate
         value = (1.0 - second - third) * a + second * b + third * c

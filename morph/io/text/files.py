@@ -288,7 +288,7 @@ def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
             given = error.filename
             error.filename = os.fspath(only) if given is None else names.get(str(given), given)
             if error.filename2 is not None:
-                del error.filename2  # None would be in the text
+                del error.filename2  # with None the message would end with "-> None"
         raise
 
 
