@@ -54,8 +54,9 @@ print("equal")
 
 
 @pytest.mark.mpi
-def test_programs_leave_and_resume():
-    assert output_of_ranks(4, HEAD + ALL) == ["equal"] * 4
+@pytest.mark.parametrize("size", [2, 4])
+def test_programs_leave_and_resume(size):
+    assert output_of_ranks(size, HEAD + ALL) == ["equal"] * size
 
 
 LISTS = """
