@@ -5,6 +5,8 @@ for each of its steps.  The first row has steps of almost no work: on one device
 parts a barrier and two crossings in turn.  Searches begin at the point of the largest
 degree.  The results of the library's algorithms stay in parts; the column "gathered" includes their
 copy to the first device.
+
+    python benchmarks/partitions.py --scale 24 --devices cuda:0,cuda:1 cuda:0,cuda:1,cuda:2,cuda:3
 """
 
 from __future__ import annotations
@@ -152,31 +154,31 @@ def timed(program: Any, prepare: Callable[[], tuple[Any, ...]], repeat: int) -> 
     return statistics.median(times[1:])
 
 
-def row(
-    name: str, g: Any, parts: Any, program: Any, prepare: Any, column: str, repeat: int
-) -> dict[str, Any]:
-    """Time a program on one device and on parts, there also by steps."""
-    seconds, results = [], []
-    for x, run in ((g, program), (parts, program), (parts, program.eager)):
-        seconds.append(timed(run, partial(prepare, x), repeat))
-        results.append(host(getattr(x.points, column)))
-    one, together, single = seconds
-    equal = all(np.allclose(x, results[0], rtol=1e-12, atol=0) for x in results)
+def row(name: str, one: Any, parts: Any, program: Any, prepare: Any, column: str, o: Any) -> Any:
+    """Time a program on parts, also by steps; ``one`` has its seconds on one device and result."""
+    seconds, wanted = one
+    times, equal = [], True
+    for run in (program,) if o.no_steps else (program, program.eager):
+        times.append(timed(run, partial(prepare, parts), o.repeat))
+        found = host(getattr(parts.points, column))
+        equal = equal and np.allclose(found, wanted, rtol=1e-12, atol=0)
     return {
-        "program": name, "one ms": one * 1e3, "parts ms": together * 1e3, "gathered ms": "",
-        "by steps ms": single * 1e3, "speedup": one / together, "equal": "yes" if equal else "NO",
+        "program": name, "one ms": seconds * 1e3, "parts ms": times[0] * 1e3, "gathered ms": "",
+        "by steps ms": "" if o.no_steps else times[1] * 1e3, "speedup": seconds / times[0],
+        "equal": "yes" if equal else "NO",
     }  # fmt: skip
 
 
-def call(name: str, g: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]:
-    """Time an algorithm of the library."""
-    (one, wanted), (several, found) = (median(lambda x=x: run(x), repeat, WARM) for x in (g, parts))
+def call(name: str, one: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]:
+    """Time an algorithm of the library on parts; ``one`` as of `row`."""
+    seconds, wanted = one
+    several, found = median(lambda: run(parts), repeat, WARM)
     gathered, _ = median(lambda: run(parts)[:], repeat)
-    equal = np.allclose(on_host(found), on_host(wanted), rtol=1e-9, atol=0)
+    equal = np.allclose(on_host(found), wanted, rtol=1e-9, atol=0)
     return {
-        "program": name, "one ms": one * 1e3, "parts ms": several * 1e3,
+        "program": name, "one ms": seconds * 1e3, "parts ms": several * 1e3,
         "gathered ms": gathered * 1e3, "by steps ms": "",
-        "speedup": one / several, "equal": "yes" if equal else "NO",
+        "speedup": seconds / several, "equal": "yes" if equal else "NO",
     }  # fmt: skip
 
 
@@ -228,55 +230,90 @@ def measured(rows: list[dict[str, Any]], known: dict[str, dict[str, float]]) -> 
         for name, shape in known.items():
             if x["program"].startswith(name):
                 for executor, column in (("one launch", "parts ms"), ("by steps", "by steps ms")):
+                    if x[column] == "":
+                        continue
                     seconds = {"one": x["one ms"] / 1e3, "seconds": x[column] / 1e3}
                     yield {"program": name, "executor": executor, **shape, **seconds}
+
+
+def programs_of(n: int, source: int, iterations: int) -> dict[str, tuple[Any, Any, str]]:
+    """Give the programs, what prepares their arguments, and the columns of their results."""
+
+    def begin(x: Any) -> tuple[Any, ...]:
+        return fresh(x, "rank", 1 / n, 0.15 / n, iterations)
+
+    def seek(x: Any) -> tuple[Any, ...]:
+        return search(x, source)
+
+    return {
+        f"{STEPS:,} steps": (rounds, lambda x: fresh(x, "value", 0, STEPS), "value"),
+        "levels": (levels, seek, "dist"),
+        "shortest_paths": (shortest_paths, seek, "dist"),
+        f"pagerank, {iterations} iterations": (pagerank, begin, "rank"),
+    }
+
+
+def calls_of(source: int, iterations: int) -> dict[str, Any]:
+    """Give the algorithms of the library."""
+    return {
+        "morph.bfs": lambda x: morph.bfs(x, source).distance,
+        "morph.sssp": lambda x: morph.sssp(x, source).distance,
+        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=iterations)[0],
+    }
+
+
+def on_one(g: Any, programs: Any, calls: Any, first: str, repeat: int) -> dict[str, Any]:
+    """Time all on one device; gives seconds and results."""
+    found = {}
+    for name, (program, prepare, column) in programs.items():
+        x = ring([first])[0] if program is rounds else g
+        seconds = timed(program, partial(prepare, x), repeat)
+        found[name] = seconds, host(getattr(x.points, column)).copy()
+    for name, run in calls.items():
+        seconds, result = median(lambda run=run: run(g), repeat, WARM)
+        found[name] = seconds, on_host(result).copy()
+    return found
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, and print a row for each program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=18, help="of the R-MAT graph")
-    parser.add_argument("--devices", default="cpu,cpu", help="one for each part")
+    parser.add_argument("--devices", nargs="+", default=["cpu,cpu"], help="of the parts")
     parser.add_argument("--by", default="degree", choices=["range", "degree"])
     parser.add_argument("--permute", action="store_true", help="number the points at random")
     parser.add_argument("--iterations", type=int, default=20, help="of PageRank")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--only", help="begins of names of rows, such as morph.bfs,pagerank")
+    parser.add_argument("--no-steps", action="store_true", help="leave out the column by steps")
     parser.add_argument("--rows", help="file to append rows for scaling.py to")
     o = parser.parse_args(arguments)
-    devices = o.devices.split(",")
-    g = generate.rmat(o.scale, 16, permute=o.permute, weight=(1, 255), device=devices[0])
-    parts = morph.partition(g, devices, by=o.by)
-    print(parts)
-    for x in (g, parts):
-        x.points.add("dist", i32)
-        for name in ("rank", "share"):
-            x.points.add(name, f64)
-    n, source = len(g.points), int(g.degree().argmax())
-
-    def begin(x: Any) -> tuple[Any, ...]:
-        return fresh(x, "rank", 1 / n, 0.15 / n, o.iterations)
-
-    def seek(x: Any) -> tuple[Any, ...]:
-        return search(x, source)
-
-    pair, many = ring(devices), o.iterations
-    programs: dict[str, tuple[Any, ...]] = {
-        f"{STEPS:,} steps": (*pair, rounds, lambda x: fresh(x, "value", 0, STEPS), "value"),
-        "levels": (g, parts, levels, seek, "dist"),
-        "shortest_paths": (g, parts, shortest_paths, seek, "dist"),
-        f"pagerank, {many} iterations": (g, parts, pagerank, begin, "rank"),
-    }
-    calls = {
-        "morph.bfs": lambda x: morph.bfs(x, source).distance,
-        "morph.sssp": lambda x: morph.sssp(x, source).distance,
-        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=many)[0],
-    }
+    first = o.devices[0].split(",")[0]
+    g = generate.rmat(o.scale, 16, permute=o.permute, weight=(1, 255), device=first)
+    g.points.add("dist", i32)
+    for name in ("rank", "share"):
+        g.points.add(name, f64)
+    source = int(g.degree().argmax())
     chosen = tuple(o.only.split(",")) if o.only else ("",)
-    rows = [row(k, *x, o.repeat) for k, x in programs.items() if k.startswith(chosen)]
-    rows += [call(k, g, parts, f, o.repeat) for k, f in calls.items() if k.startswith(chosen)]
-    table(rows)
-    append(o.rows, list(measured(rows, features(g, parts, source, many))))
+    programs, calls = (
+        {k: x for k, x in every.items() if k.startswith(chosen)}
+        for every in (programs_of(len(g.points), source, o.iterations),
+                      calls_of(source, o.iterations))
+    )  # fmt: skip
+    one = on_one(g, programs, calls, first, o.repeat)
+    for names in o.devices:
+        devices = names.split(",")
+        parts = morph.partition(g, devices, by=o.by)
+        print(parts, flush=True)
+        rows = []
+        for k, (program, prepare, column) in programs.items():
+            x = ring(devices)[1] if program is rounds else parts
+            rows.append(row(k, one[k], x, program, prepare, column, o))
+        rows += [call(k, one[k], parts, run, o.repeat) for k, run in calls.items()]
+        table(rows)
+        if o.rows:
+            append(o.rows, list(measured(rows, features(g, parts, source, o.iterations))))
+        del parts
 
 
 if __name__ == "__main__":
