@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import append, median, synchronize, table
+from common import append, median, synchronize
 
 import morph
 from morph import generate
@@ -182,6 +182,14 @@ def call(name: str, one: Any, parts: Any, run: Any, repeat: int) -> dict[str, An
     }  # fmt: skip
 
 
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the last row, after the names of the columns if it is the first."""
+    for values in ([rows[0]] if len(rows) == 1 else []), [rows[-1].values()]:
+        for name, *others in values:
+            cells = (f"{x:,.4g}" if isinstance(x, float) else str(x) for x in others)
+            print(name.rjust(23), *(x.rjust(11) for x in cells), flush=True)
+
+
 def shape_of(parts: Any) -> tuple[dict[str, float], int]:
     """Give the features of parts for the cost model, and the most bytes that a part receives."""
     sizes = parts.statistics()
@@ -306,11 +314,13 @@ def main(arguments: list[str] | None = None) -> None:
         parts = morph.partition(g, devices, by=o.by)
         print(parts, flush=True)
         rows = []
-        for k, (program, prepare, column) in programs.items():
-            x = ring(devices)[1] if program is rounds else parts
-            rows.append(row(k, one[k], x, program, prepare, column, o))
-        rows += [call(k, one[k], parts, run, o.repeat) for k, run in calls.items()]
-        table(rows)
+        for k in one:
+            if k in calls:
+                rows.append(call(k, one[k], parts, calls[k], o.repeat))
+            else:
+                x = ring(devices)[1] if programs[k][0] is rounds else parts
+                rows.append(row(k, one[k], x, *programs[k], o))
+            show(rows)
         if o.rows:
             append(o.rows, list(measured(rows, features(g, parts, source, o.iterations))))
         del parts
