@@ -143,6 +143,12 @@ def test_several_lists_of_devices(script, capsys):
     assert out.count(" yes") == 14 and out.count("edges cut") == 2 and "NO" not in out
 
 
+def test_graphs_made_in_parts(script, capsys):
+    script("large").main(["--scale", "7", "--sources", "2", "--permute"])
+    out = capsys.readouterr().out
+    assert out.count("from") == 6 and [x.split()[-1] for x in out.splitlines()[-2:]] == ["0", "0"]
+
+
 @pytest.mark.mpi
 def test_ranks_beside_one(script, capsys):
     script("ranks").main(["--scale", "6", "--ranks", "1,2", "--repeat", "1"])

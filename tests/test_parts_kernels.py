@@ -1,5 +1,7 @@
 """Kernels of each derived kind give on parts what they give on one device."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -490,6 +492,63 @@ def test_an_item_reads_what_it_has_changed_at_other_ends(kind):
         assert np.array_equal(a, b)
 
 
+def numbered(g):
+    """Rows by their number: of the item's own part, or of another one."""
+    add(g, i64, "count sum low mark", 5)
+    g.points.add("place", (f64, 2))
+    n = len(g.points)
+    g.points.low[:], g.points.place[:] = np.arange(n) * 7 % n, np.arange(2 * n).reshape(n, 2)
+    s, then = morph.Scalars(g, total=0), morph.Collection(g.points)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        morph.foreach(g.points, jump, g, s, then)
+        morph.foreach(then, look_up, g)
+        morph.foreach(s, look_up_few, g)
+        morph.foreach(g.points, reset_low, where=lambda p: g.points[n - 1 - p.id].count > n)
+    if isinstance(g, morph.PartitionedGraph):
+        texts = [str(w.message) for w in told if w.category is morph.PerformanceWarning]
+        assert len(texts) == 4 and "jump reads rows by number" in texts[0]
+        assert "before: all values of" in jump.source()
+    columns = (getattr(g.points, x)[:] for x in ("count", "sum", "low", "mark"))
+    return (*map(np.array, columns), s.total, *items(then))
+
+
+@morph.kernel
+def jump(p, g, s, then):
+    half = g.points[g.points[p.low].low].low  # pointer jumping
+    p.count = half
+    p.sum = g.points[(p.id + 1) % len(g.points)].id + i64(g.points[half].place[1])
+    if g.points[half].low > p.id:
+        then.add(p)
+    for t in p.outnbrs:
+        atomic_max(t.mark, g.points[t.id].low + g.points[half].low)
+    atomic_add(s.total, g.points[half].low)
+
+
+@morph.kernel
+def look_up(p, g):
+    p.sum = p.sum + g.points[p.count].count
+
+
+@morph.kernel
+def look_up_few(s, g):
+    s.total = s.total + g.points[0].count * g.points[len(g.points) - 1].sum
+
+
+@morph.kernel
+def reset_low(p):
+    p.low = -1
+
+
+def test_a_row_by_number_is_one_that_is_there():
+    g = morph.generate.grid(4, 4, device="cpu")
+    parts = morph.partition(g, ["cpu", "cpu"])
+    add(parts, i64, "count sum")
+    parts.points.count[:] = 99
+    with morph.checked(), pytest.raises(morph.CheckError, match="count"):
+        morph.foreach(parts.points, look_up, parts)
+
+
 def infinite(g):
     s = morph.Scalars(g, total=np.inf)
     morph.foreach(g.points, count_more, s)
@@ -503,7 +562,7 @@ def count_more(p, s):
 
 PROGRAMS = [
     search, locks, entries, peel, edges, parents, totals, sums, turns, pulls, votes, orders,
-    infinite,
+    infinite, numbered,
 ]  # fmt: skip
 
 
