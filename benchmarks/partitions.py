@@ -4,7 +4,8 @@ On parts a program is one launch of each part, or, in the column "by steps", a l
 for each of its steps.  The first row has steps of almost no work: on one device a barrier each, on
 parts a barrier and two crossings in turn.  Searches begin at the point of the largest
 degree.  The results of the library's algorithms stay in parts; the column "gathered" includes their
-copy to the first device.
+copy to the first device.  With ``--changes`` batches of random edges are inserted, and half of them
+deleted, while `DynamicSSSP` keeps the distances.
 
     python benchmarks/partitions.py --scale 24 --devices cuda:0,cuda:1 cuda:0,cuda:1,cuda:2,cuda:3
 """
@@ -270,6 +271,36 @@ def calls_of(source: int, iterations: int) -> dict[str, Any]:
     }
 
 
+def changed(g: Any, size: int, source: int, repeat: int) -> tuple[float, np.ndarray]:
+    """Median seconds of a batch of changes of `DynamicSSSP`, and the last distances."""
+    paths, rng, times = morph.DynamicSSSP(g, source), np.random.default_rng(size), []
+    for k in range(repeat + 1):
+        ends = rng.integers(0, len(g.points), (2, size))
+        weight = rng.integers(1, 256, size).astype(np.int32)
+        for batch in ({"inserts": (*ends, weight)}, {"deletes": tuple(ends[:, : size // 2])}):
+            synchronize()
+            start = time.perf_counter()
+            paths.apply(**batch)
+            synchronize()
+            times.append(time.perf_counter() - start)
+            print(f"DynamicSSSP, batch {k}, {size} changes: {times[-1] * 1e3:.2f} ms", flush=True)
+    return statistics.median(times[2:]), on_host(paths.distance).copy()
+
+
+def row_of_changes(g: Any, devices: list[str], size: int, source: int, o: Any) -> dict[str, Any]:
+    """Time batches of changes on one device and on parts."""
+    seconds, wanted = changed(g.copy(), size, source, o.repeat)
+    start = time.perf_counter()
+    parts = morph.partition(g, devices, by=o.by)
+    print(f"parts made in {time.perf_counter() - start:.2f} s", flush=True)
+    several, found = changed(parts, size, source, o.repeat)
+    return {
+        "program": f"DynamicSSSP, {size:,}", "one ms": seconds * 1e3, "parts ms": several * 1e3,
+        "gathered ms": "", "by steps ms": "", "speedup": seconds / several,
+        "equal": "yes" if (found == wanted).all() else "NO",
+    }  # fmt: skip
+
+
 def on_one(g: Any, programs: Any, calls: Any, first: str, repeat: int) -> dict[str, Any]:
     """Time all on one device; gives seconds and results."""
     found = {}
@@ -293,6 +324,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--iterations", type=int, default=20, help="of PageRank")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--only", help="begins of names of rows, such as morph.bfs,pagerank")
+    parser.add_argument("--changes", type=int, nargs="*", default=[], help="sizes of batches")
     parser.add_argument("--no-steps", action="store_true", help="leave out the column by steps")
     parser.add_argument("--rows", help="file to append rows for scaling.py to")
     o = parser.parse_args(arguments)
@@ -320,6 +352,9 @@ def main(arguments: list[str] | None = None) -> None:
             else:
                 x = ring(devices)[1] if programs[k][0] is rounds else parts
                 rows.append(row(k, one[k], x, *programs[k], o))
+            show(rows)
+        for size in o.changes:
+            rows.append(row_of_changes(g, devices, size, source, o))
             show(rows)
         if o.rows:
             append(o.rows, list(measured(rows, features(g, parts, source, o.iterations))))
