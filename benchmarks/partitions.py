@@ -34,15 +34,15 @@ WARM = 3  # untimed calls of an algorithm before the timed ones
 @morph.kernel
 def relax(p, g, following):
     for t in p.outnbrs:
-        d = p.dist + g.weight(p, t)
-        if atomic_min(t.dist, d) > d:
+        d = p.length + g.weight(p, t)
+        if atomic_min(t.length, d) > d:
             following.add(t)
 
 
 @morph.kernel
 def visit(p, level, following):
     for t in p.outnbrs:
-        if atomic_min(t.dist, level) > level:
+        if atomic_min(t.length, level) > level:
             following.add(t)
 
 
@@ -66,15 +66,15 @@ def levels(g, now, following):
 
 @morph.kernel
 def give(p):
-    p.share = p.rank / max(p.degree, 1)
+    p.given = p.score / max(p.degree, 1)
 
 
 @morph.kernel
 def pull(p, base):
     total = 0.0
     for t in p.innbrs:
-        total += t.share
-    p.rank = base + 0.85 * total
+        total += t.given
+    p.score = base + 0.85 * total
 
 
 @morph.program
@@ -119,8 +119,8 @@ def ring(devices: list[str]) -> list[Any]:
 
 def search(g: Any, source: int) -> tuple[Any, ...]:
     """Prepare a search from a point; gives the arguments of its program."""
-    g.points.dist[:] = FAR
-    g.points.dist[source] = 0
+    g.points.length[:] = FAR
+    g.points.length[source] = 0
     now, following = morph.Collection(g.points), morph.Collection(g.points)
     now.extend([source])
     return g, now, following
@@ -249,16 +249,16 @@ def programs_of(n: int, source: int, iterations: int) -> dict[str, tuple[Any, An
     """Give the programs, what prepares their arguments, and the columns of their results."""
 
     def begin(x: Any) -> tuple[Any, ...]:
-        return fresh(x, "rank", 1 / n, 0.15 / n, iterations)
+        return fresh(x, "score", 1 / n, 0.15 / n, iterations)
 
     def seek(x: Any) -> tuple[Any, ...]:
         return search(x, source)
 
     return {
         f"{STEPS:,} steps": (rounds, lambda x: fresh(x, "value", 0, STEPS), "value"),
-        "levels": (levels, seek, "dist"),
-        "shortest_paths": (shortest_paths, seek, "dist"),
-        f"pagerank, {iterations} iterations": (pagerank, begin, "rank"),
+        "levels": (levels, seek, "length"),
+        "shortest_paths": (shortest_paths, seek, "length"),
+        f"pagerank, {iterations} iterations": (pagerank, begin, "score"),
     }
 
 
@@ -330,8 +330,8 @@ def main(arguments: list[str] | None = None) -> None:
     o = parser.parse_args(arguments)
     first = o.devices[0].split(",")[0]
     g = generate.rmat(o.scale, 16, permute=o.permute, weight=(1, 255), device=first)
-    g.points.add("dist", i32)
-    for name in ("rank", "share"):
+    g.points.add("length", i32)  # no names of columns of the library, which it would set aside
+    for name in ("score", "given"):
         g.points.add(name, f64)
     source = int(g.degree().argmax())
     chosen = tuple(o.only.split(",")) if o.only else ("",)
