@@ -496,6 +496,7 @@ def numbered(g):
     """Rows by their number: of the item's own part, or of another one."""
     add(g, i64, "count sum low mark", 5)
     g.points.add("place", (f64, 2))
+    g.points.add("most", i64, fill=9)
     n = len(g.points)
     g.points.low[:], g.points.place[:] = np.arange(n) * 7 % n, np.arange(2 * n).reshape(n, 2)
     s, then = morph.Scalars(g, total=0), morph.Collection(g.points)
@@ -504,13 +505,25 @@ def numbered(g):
         morph.foreach(g.points, jump, g, s, then)
         morph.foreach(then, look_up, g)
         morph.foreach(s, look_up_few, g)
+        morph.foreach(g.points, change_others, g)
         morph.foreach(g.points, reset_low, where=lambda p: g.points[n - 1 - p.id].count > n)
     if isinstance(g, morph.PartitionedGraph):
         texts = [str(w.message) for w in told if w.category is morph.PerformanceWarning]
-        assert len(texts) == 4 and "jump reads rows by number" in texts[0]
+        assert len(texts) == 5 and "jump uses rows by number" in texts[0]
         assert "before: all values of" in jump.source()
-    columns = (getattr(g.points, x)[:] for x in ("count", "sum", "low", "mark"))
+        assert "of the owners, from all_points0" in change_others.source()
+    columns = (getattr(g.points, x)[:] for x in ("count", "sum", "low", "mark", "place", "most"))
     return (*map(np.array, columns), s.total, *items(then))
+
+
+@morph.kernel
+def change_others(p, g):
+    i = (p.id * 3 + 1) % len(g.points)
+    atomic_add(g.points[i].count, p.id)
+    atomic_min(g.points[i // 2].most, -p.sum)
+    g.points[len(g.points) - 1 - p.id].place[1] = 0.5 + p.id  # race: one item for each row
+    for t in p.outnbrs:
+        atomic_max(g.points[t.id ^ (t.id & 1)].mark, p.id)
 
 
 @morph.kernel
@@ -527,7 +540,8 @@ def jump(p, g, s, then):
 
 @morph.kernel
 def look_up(p, g):
-    p.sum = p.sum + g.points[p.count].count
+    q = g.points[p.count]
+    p.sum = p.sum + q.count * 2 - q.id
 
 
 @morph.kernel

@@ -179,7 +179,7 @@ class PartitionedLaunch(LaunchOnParts):
             self.parts.append(_part(k, graph, call, derived, slots))
         for x in self.partitioning.copies:
             names = ", ".join(f"{x.of}.{name}" for name in x.columns)
-            text = f"{self._name} reads rows by number: each step sends all of {names} to all parts"
+            text = f"{self._name} uses rows by number: each step sends all of {names} to all parts"
             warnings.warn(text, PerformanceWarning, stacklevel=7)
 
     @property
@@ -235,7 +235,7 @@ class PartitionedLaunch(LaunchOnParts):
                     shared.fail(x() for x in self.objects.values())
 
     def _step(self, graph: PartitionedGraph, args: tuple[Any, ...], where: Where) -> None:
-        found = self.partitioning
+        found, shared = self.partitioning, shared_by(graph)
         numbers = (x for x in args if isinstance(x, int | float | np.generic))
         graph.transport.begin("foreach", self._name, *numbers)
         if self.changes != graph.changes:
@@ -264,6 +264,8 @@ class PartitionedLaunch(LaunchOnParts):
         self._set_lengths(reports)
         if found.totals or found.flags:
             self._agree(before, reports)
+        for x in found.copies:
+            shared.take_back(graph.points, x.columns, x.changed)
 
     def _to_send(self) -> dict[int, list[Any]]:
         """For each part, its mirrors that are combined, then its messages, by receiving part."""

@@ -132,6 +132,16 @@ class Shared:
                         rows = ids if isinstance(ids, slice) else device.asarray(ids)
                         array[rows] = device.asarray(values).reshape(-1, *array.shape[1:])
 
+    def take_back(self, points: Any, names: Sequence[str], changed: Iterable[str]) -> None:
+        """Set the owners' values of columns to those of the tables of all rows."""
+        for k, device in self._devices.items():
+            share, table = points._share(k), self.all_rows(k, points, names)
+            for name in changed:
+                with device.active():
+                    rows = share.ids if share.is_range else device.asarray(share.ids)
+                    own = points.local(k).columns[name].array
+                    own[: share.owned] = table.columns[name].array[rows]
+
     def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
         """The words of `Route` of a table, a row for each part of this process.
 

@@ -165,7 +165,7 @@ def describe(found: Partitioning) -> list[str]:
     lines = [f"before: mirrors of {named(found.spreads)}, where stale"] if found.spreads else []
     for x in found.copies:
         every = named((x.of, name) for name in x.columns)
-        lines.append(f"before: all values of {every} on each part, as rows are read by number")
+        lines.append(f"before: all values of {every} on each part, whose rows are used by number")
     lines += [f"combined by {c.op}: mirrors of {c.slot}.{c.column}" for c in found.combines]
     for m in found.messages:
         (first,) = m.unit.blocks
@@ -174,6 +174,8 @@ def describe(found: Partitioning) -> list[str]:
         lines.append(f"{m.slot}: line {step.pos.line}, executed by the owner; {values}")
     lines += [f"of all parts, {t.op}: {t.slot}.{t.column}" for t in found.totals]
     lines += [f"of all parts, or: {slot}" for slot in found.flags]
+    for x in (x for x in found.copies if x.changed):
+        lines.append(f"after: {named((x.of, c) for c in x.changed)} of the owners, from {x.slot}")
     lines += [f"after: mirrors of {named(found.writes)} are stale"] if found.writes else []
     return lines or ["nothing is exchanged"]
 
@@ -327,6 +329,7 @@ class _Derivation:
         totals, flags = shared.totals(), self._flags()
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
+        writes |= {(x.of, name) for x in self.copies for name in x.changed}
         moves = {c: op for c in writes if (op := _operation(nodes, c)) in BOUNDED}
         messages = tuple(self._message(s) for s in cutter.slices)
         unit = self._unit(kernel, self.step, tuple(s.store for s in cutter.slices), bool(remote))
@@ -455,7 +458,7 @@ class _Derivation:
             case ir.Cast(x=x) if self.rows.partitioned(n.type) and isinstance(x.type, Scalar):
                 far = ""
                 if not self.rows.is_local(x):
-                    hint = "read a column of numbers, g.points[i].x, follow an edge, or test p.id"
+                    hint = "use a column of numbers, g.points[i].x, follow an edge, or test p.id"
                     reject(ARBITRARY, n.pos, hint)
             case _:
                 far = ""
