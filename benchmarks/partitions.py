@@ -329,7 +329,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", help="file to append rows for scaling.py to")
     o = parser.parse_args(arguments)
     first = o.devices[0].split(",")[0]
+    start = time.perf_counter()
     g = generate.rmat(o.scale, 16, permute=o.permute, weight=(1, 255), device=first)
+    synchronize()
+    print(f"{len(g.edges):,} arcs made on {first} in {time.perf_counter() - start:.2f} s")
     g.points.add("length", i32)  # no names of columns of the library, which it would set aside
     for name in ("score", "given"):
         g.points.add(name, f64)
