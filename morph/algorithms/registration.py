@@ -21,7 +21,6 @@ class Option(NamedTuple):
     default: Any = None
     metavar: str | None = None
     repeated: bool = False  # its value is a tuple
-    hidden: bool = False  # from help texts: accepted, and without effect
 
 
 class Field(NamedTuple):
@@ -78,15 +77,6 @@ SOURCE = Option(
     "source", "The vertex to start at; of several, distances are to the nearest.", int,
     default=(0,), metavar="S", repeated=True,
 )  # fmt: skip
-NO_SOURCE = Option(
-    "source", "A vertex; it makes no difference to the result.", int, default=(),
-    metavar="S", repeated=True, hidden=True,
-)  # fmt: skip
-
-
-def without_source(source: tuple[int, ...], **options: Any) -> Arguments:
-    """The arguments are the options, without the source: the default of a row."""
-    return options
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,8 @@ class Algorithm:
     options : tuple of Option
         Of the command.
     arguments : callable
-        Arguments of the function by the values of the options; a `ValueError` refuses them.
+        Arguments of the function by the values of the options, by default these; a `ValueError`
+        refuses them.
     complete : dict
         Further arguments that fill all fields of the result.
     source : str
@@ -139,8 +130,8 @@ class Algorithm:
     report: Report
     benchmarks: tuple[Benchmark, ...]
     conditions: str = ""
-    options: tuple[Option, ...] = (NO_SOURCE,)
-    arguments: Callable[..., Arguments] = without_source
+    options: tuple[Option, ...] = ()
+    arguments: Callable[..., Arguments] = dict
     complete: Mapping[str, Any] = field(default_factory=dict)
     source: str = "source"
     weights: str = ""
@@ -168,7 +159,7 @@ class Algorithm:
     @property
     def has_source(self) -> bool:
         """Whether the search starts at ``--source``."""
-        return self.options[0] is SOURCE
+        return SOURCE in self.options
 
     def suited(self, graph: Any) -> Any:
         """Return the graph, or if `acyclic` the graph of its edges from smaller to larger ids."""
