@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.mesh.elements import check_middles
-from morph.io.mesh.formats import suffix_of
 from morph.io.mesh.second_order import second_order, without_middles
 from morph.io.text.files import replace_together
+from morph.io.text.formats import suffix_of
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.messages import shortened, shown
 from morph.mesh.arrays import real_array
@@ -243,7 +243,7 @@ def _integers(name: str, values: NDArray[Any]) -> Ints:
     return markers.astype(np.int32)
 
 
-def read_foreign(path: StrPath) -> Mesh:
+def read_by_meshio(path: StrPath) -> Mesh:
     """Read a mesh by meshio; see `from_meshio`.
 
     Physical groups of Gmsh become the triangle attribute if there are no other attributes.
@@ -294,7 +294,7 @@ def _groups(found: Any) -> list[str] | None:
     return [_PHYSICAL] if any(np.any(values) for values in of_triangles) else None
 
 
-def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
+def write_by_meshio(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     """Write a mesh by meshio; see `to_meshio`.
 
     In a ``.msh`` file (Gmsh, version 2.2), the markers of segments and the first triangle
