@@ -56,7 +56,7 @@ from morph.runtime.device import Device
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
 DENSE = 8  # the mean degree from which `dense_phase` runs first
 DENSE_EDGES = 4  # its delta is the mean weight times this over the mean degree (near-far: EDGES)
-FEW = 16  # it ends when the unsettled vertices have less than a 16th of the edges
+DENSE_UNTIL = 16  # it ends when the unsettled vertices have less than a 16th of the edges
 WIDE = 8  # then the delta of near-far is this many times as large
 BUCKETS = 32  # `dense_phase` runs at most this many buckets
 NO_TARGETS = np.zeros(0, np.int32)
@@ -187,7 +187,7 @@ def dense_phase(s, queue, limit, buckets, pulls):
             foreach(s.graph.points, push_heavy, s, limit,
                     where=lambda p: p.dist <= limit and p.dist > low)  # fmt: skip
         low = limit
-        buckets = i64(0) if left * FEW < len(s.graph.edges) else buckets - 1
+        buckets = i64(0) if left * DENSE_UNTIL < len(s.graph.edges) else buckets - 1
         queue.state[0].least = most
         foreach(s.graph.points, find_least, queue.state,
                 where=lambda p: p.dist > low and p.dist <= most)  # fmt: skip

@@ -38,7 +38,7 @@ from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
-FEW = 100  # triangles of a part that wait for the strip although they could be refined
+MOST_LEFT = 100  # triangles of a part that wait for the strip although they could be refined
 RINGS = 12  # of triangles around those to refine: few cavities reach further
 SAMPLE = 1 << 14  # points of each share that are compared to divide the curve
 
@@ -172,7 +172,7 @@ class PartitionedRefinement:
             del given
             columns.clear()
             if k in parts:
-                parts[k].refine(self, limits[k], FEW)
+                parts[k].refine(self, limits[k], MOST_LEFT)
 
         self.group.each(refine)
         return self._gather(parts, made)

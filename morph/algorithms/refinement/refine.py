@@ -44,7 +44,7 @@ from morph.algorithms.triangulation.tables import (
     bounds,
     from_tables,
     interpolated,
-    rows_of,
+    rows_of_mesh,
     scale_of,
     to_tables,
 )
@@ -262,7 +262,7 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
     """Set the sizes wanted at points from ``known`` on; return the number of points."""
     n = len(g.points)
     if sizes is not None and known < n:
-        rows = rows_of(g)
+        rows = rows_of_mesh(g)
         device, host = rows.device, rows.device.to_host
         with device.active():
             point = device.xp.arange(n)[rows.point]
