@@ -1,4 +1,4 @@
-"""What a row of the registry of graph algorithms holds: see `morph.algorithms.registry`."""
+"""The type of a row of the registry of graph algorithms, see `morph.algorithms.registry`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def count(description: str = "", least: int = 0) -> Field:
 
 
 class Report(NamedTuple):
-    """What the command prints of a result.
+    """The report of a command on a result.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Benchmark(NamedTuple):
     """A measured call, and the memory traffic that it needs at least."""
 
     arc_bytes: int  # read of each arc: 4 of its target, and its weight
-    vertex_bytes: int  # 8 of the vertex's offset, and what is written
+    vertex_bytes: int  # 8 of the vertex's offset, and the results written
     variant: str = ""  # follows the function's name
     arguments: Mapping[str, Any] = {}
     sources: int = 0  # vertices to draw as argument ``sources``
@@ -99,7 +99,7 @@ class Algorithm:
     conditions : str
         Arguments that the checker takes, too.
     report : Report
-        What the command prints.
+        Of the command.
     benchmarks : tuple of Benchmark
         The first is measured on busy machines, too.
     options : tuple of Option
@@ -112,7 +112,7 @@ class Algorithm:
     source : str
         The checker's argument that ``morph check --source`` gives.
     weights : str
-        What weights must be: ``"numbers"``, ``"nonnegative"``, or anything.
+        Weights that are allowed: ``"numbers"``, ``"nonnegative"``; by default all.
     tolerance : callable, optional
         The checker's tolerance for a result that was stopped early.
     inputs : str

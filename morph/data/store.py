@@ -251,7 +251,7 @@ class Store:
 
     @property
     def layout(self) -> int:
-        """A number of what a compiled unit depends on, apart from the tables referred to.
+        """A number of the properties that units depend on, apart from the tables referred to.
 
         It is equal only for stores of one kind with columns of equal names, types and places in a
         row, and for all of these unless more than `MOST_LAYOUTS` layouts were used in between.

@@ -179,7 +179,7 @@ def mst(graph: Graph) -> Mst:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device, with edge weights of any real type, 1 if it has none.  Edges count as
         undirected, whether they are held once or in both directions.
 

@@ -56,7 +56,7 @@ SizeField = Callable[[Floats], ArrayLike]
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller asks of the mesh, checked.
+    """The requirements of a mesh, checked.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ def _positive(values: Floats, points: Floats, what: str) -> Floats:
 
 
 def as_mesh(source: Any, where: Device) -> Mesh:
-    """Return a mesh as it is, read one from a file, or triangulate what is none yet."""
+    """Return a mesh as it is, read one from a file, or triangulate other sources."""
     if isinstance(source, Mesh):
         return source
     if isinstance(source, str | os.PathLike):

@@ -72,7 +72,7 @@ def refine_parts(
     rounds : int
         Of all parts together.
     unmet : list of int
-        What is left by reason, see `examine`.
+        Triangles that miss a limit, by reason, see `examine`.
     """
     asked = replace(asked, has_border=True)
     run = PartitionedRefinement(mesh, asked, limits, sizes, devices, measure)
@@ -117,7 +117,7 @@ class PartitionedRefinement:
     box : (2, 2) array
         The least and the largest coordinates.
     scale : float
-        What coordinates are multiplied by in tables.
+        The factor of coordinates in tables.
     strip : dict of str to array
         The triangles of the strip after a round of parts, until they are refined.
     rounds : int
@@ -248,7 +248,7 @@ class PartitionedRefinement:
         return self._exchanged(sent, [*host.triangles, "row"])
 
     def _exchanged(self, sent: dict[int, Any], names: list[str]) -> dict[int, Arrays]:
-        """Send arrays to the parts; for each part what it has received from all, by name."""
+        """Send arrays to the parts; for each part the arrays received from all, by name."""
         received, made = self.group.exchange(sent), dict[int, Arrays]()
         for k, device in enumerate(self.devices):
             with device.active():

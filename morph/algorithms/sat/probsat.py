@@ -449,7 +449,7 @@ def walksat(
 
     Parameters
     ----------
-    formula : Formula, or what `Formula.of` takes
+    formula : Formula, or an argument of `Formula.of`
     model : (n,) array of bool, optional
         Where to begin; at random unless given.
     seed : int

@@ -211,7 +211,7 @@ def check_claims(s, g, round_key, winners, retry, blocked):
 
 @func
 def record_edge(row, t, side):
-    """Write an edge of the channel's boundary, and what lies behind it, into a row."""
+    """Write an edge of the channel's boundary, and the side behind it, into a row."""
     row.vertex = t.node[(side + 1) % 3]
     row.opposite = t.opposite[side]
     row.by = t.by[side]

@@ -283,7 +283,7 @@ def to_tables(
     mesh : Mesh
     device : str or Device
     scale : float
-        What coordinates, sizes and, squared, areas are multiplied by: a power of two.
+        The factor of coordinates and sizes, and squared of areas: a power of two.
     limits : (m,) float64 array, optional
         Largest area in each input triangle: ``inputs.limit``.
     sizes : (n,) float64 array, optional
@@ -546,7 +546,7 @@ def _blocks(xp: Any, n: int) -> Iterator[slice]:
 
 
 class SortedTriangles(NamedTuple):
-    """What `sorted_triangles` returns: m triangles in their new order.
+    """The result of `sorted_triangles`: m triangles in their new order.
 
     Attributes
     ----------
