@@ -7,7 +7,7 @@ import click
 _FILES = "All files of OUT are written."
 _CHECK = "The command is morph check MESH."
 # Triangle's switches by command, and the options that replace them
-LETTERS = {
+SWITCHES = {
     "triangulate": {
         "-p": "A .poly file is always read completely.",
         "-r": "The command is morph refine MESH.",
@@ -31,14 +31,14 @@ def advice(error: click.ClickException) -> str:
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return ""
     name, letter = error.ctx.command.name or "", error.option_name
-    if name not in LETTERS:
+    if name not in SWITCHES:
         return ""
-    known = BOTH | LETTERS[name]
+    known = BOTH | SWITCHES[name]
     if letter in known:
         return f" {known[letter]}"
     group = error.ctx.find_root().command
     assert isinstance(group, click.Group)
-    for other in LETTERS:
+    for other in SWITCHES:
         command = group.resolve_command(error.ctx, [other])[1]
         if command and any(letter in parameter.opts for parameter in command.params):
             return f" It is an option of morph {other}."
