@@ -78,7 +78,7 @@ def draw(
     else:
         _values(ax, places, numbers, label, cmap or "viridis", style)
     if n <= NAMED:
-        above = {"xytext": (0, size**0.5 / 2 + 2), "textcoords": "offset points"}
+        above: dict[str, Any] = {"xytext": (0, size**0.5 / 2 + 2), "textcoords": "offset points"}
         for name, at in zip(drawn.names, places, strict=True):
             ax.annotate(str(name), at, ha="center", fontsize=8, color=INK, zorder=4, **above)
     ax.margins(0.06)
@@ -111,7 +111,7 @@ def layout(src: Any, dst: Any, n: int) -> NDArray[np.float64]:
         change, places = float(np.abs(moved - places).max()), moved
         if change < 1e-3:
             break
-    return places - places.mean(axis=0)
+    return places - places.mean(axis=0)  # type: ignore[no-any-return]
 
 
 def _scaled(hops: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,16 +159,24 @@ def _edges(ax: Axes, graph: Drawn, places: NDArray[np.float64]) -> None:
     loop = graph.src == graph.dst
     begin, end = places[graph.src[~loop]], places[graph.dst[~loop]]
     width = float(np.clip(40 / max(len(begin), 1) ** 0.5, 0.3, 1.2))
-    ax.add_collection(LineCollection(np.stack([begin, end], 1), colors=LINE, linewidths=width))
+    ax.add_collection(
+        LineCollection(list(np.stack([begin, end], 1)), colors=LINE, linewidths=width)
+    )
     if graph.directed and 0 < len(begin) <= ARROWS:
         to = (end - begin) * 0.65
-        head = {"headwidth": 5, "headlength": 6, "headaxislength": 5, "width": 0.015}
+        head: dict[str, Any] = {
+            "headwidth": 5,
+            "headlength": 6,
+            "headaxislength": 5,
+            "width": 0.015,
+        }
         xy: dict[str, Any] = {"units": "inches", "angles": "xy", "scale_units": "xy", "scale": 1}
         ax.quiver(*begin.T, *to.T, color=LINE, zorder=2, **head, **xy)
     if loop.any():
         at = places[graph.src[loop]]
         ring = float(np.clip(6000 / len(places), 8, 200)) * 2.5
-        ax.scatter(*at.T, s=ring, facecolors="none", edgecolors=LINE, linewidths=width, zorder=2)
+        x, y = at.T
+        ax.scatter(x, y, s=ring, facecolors="none", edgecolors=LINE, linewidths=width, zorder=2)
 
 
 def _values(ax: Axes, places: Any, numbers: Any, label: Any, cmap: str, style: Any) -> None:
@@ -178,9 +186,8 @@ def _values(ax: Axes, places: Any, numbers: Any, label: Any, cmap: str, style: A
     missing = np.ma.getmaskarray(numbers)
     if missing.any():
         ax.scatter(*places[missing].T, color=MISSING, zorder=3, **style)
-    points = ax.scatter(
-        *places[~missing].T, c=numbers[~missing].filled(), cmap=cmap, zorder=3, **style
-    )
+    x, y = places[~missing].T
+    points = ax.scatter(x, y, c=numbers[~missing].filled(), cmap=cmap, zorder=3, **style)
     whole = MaxNLocator(integer=True) if numbers.dtype.kind == "i" else None
     figure: Any = ax.get_figure(root=True)
     bar = figure.colorbar(points, ax=ax, shrink=0.6, pad=0.01, label=label or "", ticks=whole)
