@@ -313,8 +313,8 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     meshio = import_meshio()
     foreign = to_meshio(mesh, three_d=suffix not in _FLAT, order=order)
     if suffix == ".obj":  # meshio rejects lines there
-        foreign.cells = foreign.cells[:1]
-        foreign.cell_data = {name: data[:1] for name, data in foreign.cell_data.items()}
+        for blocks in (foreign.cells, *foreign.cell_data.values()):
+            del blocks[1:]
     kind = None
     if suffix == ".msh":
         kind, data = "gmsh22", foreign.cell_data
