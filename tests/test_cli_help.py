@@ -70,6 +70,8 @@ def test_limits() -> None:
         (["triangulate"], "--cro", "--crossing"),
         (["triangulate", "--crossing"], "s", "split"),
         ([], "tri", "triangulate"),
+        (["sat", "--method"], "dec", "decimation"),
+        (["bfs", "--device"], "cp", "cpu"),
     ],
 )
 def test_completion(words: list[str], begun: str, offered: str) -> None:

@@ -70,7 +70,9 @@ def _fold(op: str, x: ir.Const, y: ir.Const, pos: Pos) -> ir.Expr:
     try:
         value = BINARY[op](x.value, y.value)
     except (ArithmeticError, ValueError, TypeError) as error:
-        reject(f"this constant has no value: {error}", pos, "constants are computed at once")
+        division = isinstance(error, ZeroDivisionError)  # its text differs from Python to Python
+        cause = "division by zero" if division else error
+        reject(f"this constant has no value: {cause}", pos, "constants are computed at once")
     folded = constant(value, pos)
     assert folded is not None
     return folded

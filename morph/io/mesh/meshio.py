@@ -298,7 +298,7 @@ def write_by_meshio(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     """Write a mesh by meshio; see `to_meshio`.
 
     In a ``.msh`` file (Gmsh, version 2.2), the markers of segments and the first triangle
-    attribute, if it is integral, become physical groups.
+    attribute, if it is integral, become physical groups.  Wavefront's ``.obj`` has triangles only.
 
     Raises
     ------
@@ -312,6 +312,9 @@ def write_by_meshio(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     name, suffix = os.fspath(path), suffix_of(path)
     meshio = import_meshio()
     foreign = to_meshio(mesh, three_d=suffix not in _FLAT, order=order)
+    if suffix == ".obj":  # meshio rejects lines there
+        for blocks in (foreign.cells, *foreign.cell_data.values()):
+            del blocks[1:]
     kind = None
     if suffix == ".msh":
         kind, data = "gmsh22", foreign.cell_data
