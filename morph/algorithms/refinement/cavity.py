@@ -205,6 +205,12 @@ def next_position(boundary, at, i, new):
 
 
 @func
+def end_of_edge(boundary, after, i, new):
+    """The vertex at which edge i of a boundary ends, if that behind it is at position ``after``."""
+    return new.end if i + 1 >= boundary.edges.size else boundary.starts[after]
+
+
+@func
 def end_of_boundary(g, boundary, split, second):
     """The end of the last edge: the first vertex, or that of a segment on the hull."""
     if split >= 0 and second < 0:
@@ -296,11 +302,12 @@ def find_buckets(g, new, boundary, neighbours, origins, buckets, bucket, params)
     """
     x = Corner(new.xy, new.on, new.size)
     now, later, w, at = i64(0), i64(0), i64(0), i32(0)
-    size = boundary.edges.size
+    size, after = boundary.edges.size, next_position(boundary, i32(0), i64(0), new)
     a = corner_of(boundary.starts[0])
+    b = corner_of(end_of_edge(boundary, after, i64(0), new))
     for i in range(size):
-        edge, after = boundary.edges[at], next_position(boundary, at, i, new)
-        b = corner_of(new.end if i + 1 == size else boundary.starts[after])
+        edge, beyond = boundary.edges[at], next_position(boundary, after, i + 1, new)
+        c = corner_of(end_of_edge(boundary, beyond, i + 1, new))  # loads overlap with the rest
         max_area = params.area
         if edge >= 0:
             n = g.triangles[edge >> 2]
@@ -328,7 +335,7 @@ def find_buckets(g, new, boundary, neighbours, origins, buckets, bucket, params)
                 found = params.first_bucket
             elif found < BUCKETS and not hasattr(params, "segments_first"):
                 found = params.first_bucket
-        a, at = b, after
+        a, b, at, after = b, c, after, beyond
         buckets.add(i8(found))
         if found <= bucket:
             now += 1
@@ -346,15 +353,16 @@ def fan_triangle(cavity, extra, i):
 @func
 def retriangulate(g, p, new, cavity, extra, boundary):
     """Replace the triangles of the cavity by a fan around p."""
-    size, w, at = boundary.edges.size, i64(0), i32(0)
+    size, w, at = boundary.edges.size, i64(0), next_position(boundary, i32(0), i64(0), new)
     before, t = fan_triangle(cavity, extra, size - 1), cavity[0]
-    a = boundary.starts[0]
+    after = fan_triangle(cavity, extra, i64(1))
+    edge, a, b = boundary.edges[0], boundary.starts[0], end_of_edge(boundary, at, i64(0), new)
     for i in range(size):
-        last = i + 1 == size
-        after = fan_triangle(cavity, extra, 0 if last else i + 1)
-        edge, here, following = boundary.edges[at], i32(t) * 4, next_position(boundary, at, i, new)
-        b = new.end if last else boundary.starts[following]
-        right, left = i32(after) * 4 + 2, i32(before) * 4 + 1
+        # of the next triangle: loads overlap with the rest
+        then = fan_triangle(cavity, extra, i + 2 if i + 2 < size else i + 2 - size)
+        next_edge, beyond = boundary.edges[at], next_position(boundary, at, i + 1, new)
+        c = end_of_edge(boundary, beyond, i + 1, new)
+        here, right, left = i32(t) * 4, i32(after) * 4 + 2, i32(before) * 4 + 1
         if ends_on_segment(new, i, size):
             right = ~right if new.second >= 0 else i32(HULL)
             t.segment[1] = new.on
@@ -370,4 +378,5 @@ def retriangulate(g, p, new, cavity, extra, boundary):
             w += 1
             if edge != HULL:
                 g.triangles[~edge >> 2].opposite[~edge & 3] = ~here
-        before, t, at, a = t, after, following, b
+        before, t, after, edge = t, after, then, next_edge
+        a, b, at = b, c, beyond
