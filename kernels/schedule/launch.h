@@ -135,8 +135,8 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
     }
 }
 
-// A permutation of thread numbers that places consecutive numbers in different blocks, then in different warps: a
-// few items then run in as many warps, and do not wait for divergent branches of others.
+// A permutation of thread numbers that places consecutive numbers in different blocks, then in different warps: items
+// are spread evenly over all warps, and few of them do not wait for divergent branches of others.
 MORPH_FN i32 apart(const Team& t) {
     return (lane_id() * warps_of_block() + warp_of_block()) * block_count() + block_id();
 }
@@ -171,11 +171,10 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
     bool sifted = n > t.threads;
     if (sifted) n = sift_all(a, t, s, first, last);
     i64 rounds = (n + t.threads - 1) / t.threads;
-    bool crowded = 2 * n > rounds * t.threads;  // then neighbouring items share a warp, and its lines in L1
     for (i64 round = 0; round < rounds; round++) {
         t.round++;
         typename Step::I::Buffers buffers;
-        i64 place = (crowded ? t.thread : apart(t)) * rounds + round;
+        i64 place = i64(apart(t)) * rounds + round;
         bool here = place < n;
         typename Step::I it(a, t, first + (here && sifted ? load_stable(a.queue + place) : place), buffers);
         here = here && open(a, t, s, it);

@@ -468,7 +468,7 @@ class Store:
             return self.device.pointer(self.meta)
         if kind == "fill":
             if self._fills is None:
-                self._fills = self.device.asarray(self._fill_bytes())
+                self._fills = self.device.constant(self._fill_bytes())
             return self.device.pointer(self._fills)
         if kind not in HIDDEN and (kind != "free" or self.kind != "table"):
             raise ValueError(f"a {self.kind} has no {kind!r} array")
@@ -514,10 +514,9 @@ class Store:
             self.device.full(rows, dtype(value), dtype) if value else self.device.zeros(rows, dtype)
         )
 
-    def _fill_bytes(self) -> np.ndarray[Any, Any]:
+    def _fill_bytes(self) -> bytes:
         parts = [np.asarray(c.fill).tobytes() for c in self.columns.values()]
-        padded = [data + bytes(-len(data) % 8) for data in parts]
-        return np.frombuffer(bytearray(b"".join(padded) or bytes(8)), np.uint8)
+        return b"".join(data + bytes(-len(data) % 8) for data in parts) or bytes(8)
 
     # --- values ----------------------------------------------------------------------------------
 

@@ -244,6 +244,9 @@ class Backend(Protocol):
     def nothing(self, nbytes: int) -> Array:
         """Return bytes that give an address to columns without rows; shared, never written."""
 
+    def constant(self, data: bytes) -> Array:
+        """Return few bytes on the device; arrays of equal bytes are shared, and never written."""
+
     def free(self) -> int | None:
         """Return the number of free bytes; None if it is unknown."""
 
