@@ -48,6 +48,8 @@ NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left w
 MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
 # searches: up to so many, all open degrees of the queries are searched at once, else one of each
 MAX_DEGREES, MAX_DEGREES_CPU = 1 << 6, 0
+MAX_FEW, MAX_FEW_CPU = 1 << 8, 0  # the same of a call with few queries, all in one launch
+MAX_LAUNCHES = 1 << 30
 
 
 class Community(NamedTuple):
@@ -275,6 +277,8 @@ class Run:
         most_degrees = MAX_DEGREES_CPU if on_host else MAX_DEGREES
         if len(left := self.queries.undecided) == 1:
             self.decide_one(int(left[0]), most_degrees)
+        else:
+            self.decide_few(left, MAX_FEW_CPU if on_host else MAX_FEW, MAX_LAUNCHES)
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
             most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
@@ -300,6 +304,29 @@ class Run:
         x.bound[i] = bound
         if len(members):
             x.best[i], x.members[i] = best, members
+
+    def decide_few(self, at: Ints, most_degrees: int, most_launches: int) -> None:
+        """Search for all open degrees by `one`, if so many launches suffice; `decide` continues."""
+        x = self.queries
+        count = x.bound[at] - x.best[at]
+        at = at[(x.max_size[at] <= ROWS) & (count <= most_degrees)]
+        ends = np.cumsum(x.bound[at] - x.best[at])
+        if not len(at) or ends[-1] > most_degrees * most_launches:
+            return
+        tables, start = one_query_tables(self.tables, most_degrees), 0
+        while start < len(at) and self.in_time:
+            before = ends[start - 1] if start else 0
+            stop = int(np.searchsorted(ends, before + most_degrees, "right"))
+            self.report()
+            some, start = at[start:stop], stop
+            of, degree = x.degrees(some, most_degrees)
+            lower, higher = degree - x.best[of] - 1, x.bound[of] - degree
+            columns = x.vertex[of], x.min_size[of], x.max_size[of], degree, lower, higher
+            given = np.stack(columns, axis=1)
+            found, none, nodes, members = tables.search_few(given, self.end, self.report)
+            np.add.at(x.nodes, of, nodes)
+            x.note(of, found, members)
+            x.exclude(of[none], degree[none])
 
     def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""
