@@ -49,6 +49,11 @@ def check(g, graph, target):
         inside = host(morph.k_truss(g, k).edges)
         assert inside.tolist() == [i for i in ids if want[tuple(sorted(ends[i]))] >= k]
         assert inside.dtype == np.int64
+        validate.k_truss(g, inside, k)
+        for wrong in (inside[1:], np.setdiff1d(ids, inside[:1])):
+            if len(wrong) != len(inside) or not np.array_equal(wrong, inside):
+                with pytest.raises(validate.WrongAnswer, match=f"{k}-truss"):
+                    validate.k_truss(g, wrong, k)
 
 
 @tries(15)
@@ -166,6 +171,13 @@ def test_threads_share_the_neighbours_of_a_deleted_edge():
     morph.truss_number(generate.rmat(6, seed=1, device="cpu"))
     step = truss.peel.source().partition("// foreach falling: drop")[2].partition("// foreach")[0]
     assert "WORK_SHARING = true" in step
+
+
+def test_what_is_no_list_of_edges_is_refused():
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0])
+    for edges, message in (([0, 0], "distinct"), ([0.5], "distinct"), ([3], "edge 3 is not an")):
+        with pytest.raises(validate.WrongAnswer, match=message):
+            validate.k_truss(g, np.array(edges), 3)
 
 
 def test_bad_arguments():

@@ -50,7 +50,7 @@ from morph.launch.foreach import foreach
 from morph.prelude import i32, i64, u64
 from morph.runtime.threads import get_num_threads
 
-INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
+INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 12  # nodes of the first launch
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
 VISITS_INSIDE_CPU = False  # whether the launch for a single query visits nodes, as on a GPU
