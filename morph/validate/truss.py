@@ -101,9 +101,7 @@ def k_truss(graph: Graph, edges: Any, k: int) -> None:
     wanted = np.zeros(len(arcs.id), bool)
     wanted[apart] = left[which]
     given = np.isin(arcs.id, ids)
-    refuse(
-        given & ~wanted, lambda i: f"{arcs.edge(i)}, is given, but is not in the {k}-truss"
-    )
+    refuse(given & ~wanted, lambda i: f"{arcs.edge(i)}, is given, but is not in the {k}-truss")
     refuse(wanted & ~given, lambda i: f"{arcs.edge(i)}, is in the {k}-truss, but is not given")
 
 

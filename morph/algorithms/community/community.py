@@ -325,8 +325,10 @@ class Run:
             given = np.stack(columns, axis=1)
             found, none, nodes, members = tables.search_few(given, self.end, self.report)
             np.add.at(x.nodes, of, nodes)
-            x.note(of, found, members)
             x.exclude(of[none], degree[none])
+            rank = np.lexsort((-found, of))  # the best row of each query
+            best = rank[np.diff(of[rank], prepend=-1) > 0]
+            x.note(of[best], found[best], [np.sort(members[i]) for i in best.tolist()])
 
     def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""

@@ -145,9 +145,11 @@ def begin_degree(q, s, vertex, least, most, degree, count, words):
 @kernel
 def begin_given(q, s, words):
     """Begin the search for a degree of one of several queries, see `OneQuery`."""
-    vertex, least, most = s.given[GIVEN * q.id], s.given[GIVEN * q.id + 1], s.given[GIVEN * q.id + 2]
-    degree, lower = s.given[GIVEN * q.id + 3], s.given[GIVEN * q.id + 4]
-    begin_row(q, s, vertex, least, most, degree, lower, s.given[GIVEN * q.id + 5], words)
+    at = GIVEN * q.id
+    begin_row(
+        q, s, s.given[at], s.given[at + 1], s.given[at + 2], s.given[at + 3], s.given[at + 4],
+        s.given[at + 5], words,
+    )  # fmt: skip
 
 
 @kernel

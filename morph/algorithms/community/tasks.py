@@ -435,7 +435,7 @@ class OneQueryTables(SetTables):
             Whether it is proved that no subgraph has the row's degree.
         nodes : array of int64, shape (count,)
         members : list of array of int64
-            The vertices, ascending.
+            The vertices of each subgraph, in any order.
         """
         count, width = len(given), int(given[:, 2].max())
         self.given.value[: given.size] = given.ravel().astype(np.int32)
@@ -454,7 +454,7 @@ class OneQueryTables(SetTables):
             what = COLLECT if start >= end else CONTINUE
         column = self.outcome.value[: count * (OUTCOME + width)]
         rows = np.asarray(self.device.to_host(column)).reshape(count, OUTCOME + width)
-        members = [np.sort(x[OUTCOME : OUTCOME + x[3]]) for x in rows]
+        members = [x[OUTCOME : OUTCOME + n] for x, n in zip(rows, rows[:, 3].tolist(), strict=True)]
         return rows[:, 0], rows[:, 1] > 0, rows[:, 2], members
 
     @property
