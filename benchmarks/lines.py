@@ -47,8 +47,8 @@ PROGRAMS = {
 }
 # The same of other libraries by folder and first file: NetworKit 17427915b (C++), igraph e8e03b245
 # (C, C++), cuGraph 528ddde97 (CUDA, the implementation alone), and the program that is named.
-# Lines with code, without comments.  The pseudocode is of four CUDA kernels for communities, without
-# bounds, domination and donation.
+# Lines with code, without comments.  The pseudocode is that of four CUDA kernels for communities,
+# without bounds, domination and donation.
 PEERS = {
     "community/community": ("", "", "", "SC-BRB 1,994; pseudocode 111"),
     "graph/strong": (113, 925, 2121, ""),

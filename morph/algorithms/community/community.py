@@ -49,7 +49,7 @@ MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
 # searches: up to so many, all open degrees of the queries are searched at once, else one of each
 MAX_DEGREES, MAX_DEGREES_CPU = 1 << 6, 0
 MAX_FEW, MAX_FEW_CPU = 1 << 8, 0  # the same of a call with few queries, all in one launch
-MAX_LAUNCHES = 1 << 30
+MAX_LAUNCHES = 1  # for these
 
 
 class Community(NamedTuple):

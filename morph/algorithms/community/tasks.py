@@ -442,18 +442,19 @@ class OneQueryTables(SetTables):
         if (more := count * (OUTCOME + width) - len(self.outcome)) > 0:
             self.outcome.extend(more)
         limit, swapped, what = self.node_limit(self.words), False, BEGIN
+        reported = 0
         while True:
             start = clock.monotonic()
             s = self.arguments(count, width + 1, limit, swapped)
-            state = decide_few(s, count, width, self.words, NARROW_NODES, what, self.words)
-            if what != COLLECT:
-                report(int(self.counters.nodes))
-            if state != VISIT:
+            if decide_few(s, count, width, self.words, NARROW_NODES, what, self.words) != VISIT:
                 break
+            report(nodes := int(self.counters.nodes))
+            reported += nodes
             limit, swapped = self.next_limit(limit, self.words, start), not swapped
             what = COLLECT if start >= end else CONTINUE
         column = self.outcome.value[: count * (OUTCOME + width)]
         rows = np.asarray(self.device.to_host(column)).reshape(count, OUTCOME + width)
+        report(int(rows[:, 2].sum()) - reported)
         members = [x[OUTCOME : OUTCOME + n] for x, n in zip(rows, rows[:, 3].tolist(), strict=True)]
         return rows[:, 0], rows[:, 1] > 0, rows[:, 2], members
 
