@@ -110,20 +110,14 @@ class Limits(NamedTuple):
 
 
 @func
-def begin_row(q, s, vertex, least, most, degree, lower, higher, words):
-    """Begin the search for a degree of a query, and insert its vertex; see `SearchState`."""
-    q.vertex = vertex
-    q.degree = degree
-    q.min_size = least
-    q.max_size = most
-    q.min_common = 2 * degree - most
-    q.distance = i32(2) if 2 * degree - most > -2 else max_distance(degree, most)
+def begin_row(q, s, words):
+    """Begin the search for the degree of a row, and insert its vertex."""
+    q.min_common = 2 * q.degree - q.max_size
+    q.distance = i32(2) if q.min_common > -2 else max_distance(q.degree, q.max_size)
     q.words = words
     q.first_row = i64(ROWS) * q.id
     q.first_word = q.first_row * words
     q.count = i32(0)
-    q.lower = lower
-    q.higher = higher
     q.solved = i32(0)
     q.found_degree = i32(-1)
     q.open = i32(1)
@@ -131,25 +125,33 @@ def begin_row(q, s, vertex, least, most, degree, lower, higher, words):
     s.active.add(q)
     at, new = insert_first(q, s.table)
     if new:
-        s.entries.add(query=q.id, vertex=vertex, slot=i32(at))
-        s.frontier.add(query=q.id, vertex=vertex, slot=i32(at), level=0)
+        s.entries.add(query=q.id, vertex=q.vertex, slot=i32(at))
+        s.frontier.add(query=q.id, vertex=q.vertex, slot=i32(at), level=0)
 
 
 @kernel
 def begin_degree(q, s, vertex, least, most, degree, count, words):
     """Begin the search for one of ``count`` degrees from ``degree`` on."""
-    at = i32(q.id)
-    begin_row(q, s, vertex, least, most, degree + at, at, count - 1 - at, words)
+    q.vertex = vertex
+    q.min_size = least
+    q.max_size = most
+    q.degree = degree + i32(q.id)
+    q.lower = i32(q.id)
+    q.higher = count - 1 - i32(q.id)
+    begin_row(q, s, words)
 
 
 @kernel
 def begin_given(q, s, words):
     """Begin the search for a degree of one of several queries, see `OneQuery`."""
     at = GIVEN * q.id
-    begin_row(
-        q, s, s.given[at], s.given[at + 1], s.given[at + 2], s.given[at + 3], s.given[at + 4],
-        s.given[at + 5], words,
-    )  # fmt: skip
+    q.vertex = s.given[at]
+    q.min_size = s.given[at + 1]
+    q.max_size = s.given[at + 2]
+    q.degree = s.given[at + 3]
+    q.lower = s.given[at + 4]
+    q.higher = s.given[at + 5]
+    begin_row(q, s, words)
 
 
 @kernel

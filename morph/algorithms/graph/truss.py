@@ -31,8 +31,6 @@ from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.sorting import sort_words
 from morph.graph import Graph
-from morph.graph.arrange import Rows as CompressedRows
-from morph.graph.arrange import sources_from
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.launch.kept import KeptLaunches
@@ -340,8 +338,7 @@ def _rows(t: Tables, device: Device) -> Rows:
     xp.cumsum(bincount(xp, tail, n) + bincount(xp, head, n), out=offsets[1:])
     hashed = keys.astype(np.uint32)
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
-    sources = sources_from(device, offsets, hashed.size)
-    made = Graph._of_rows(device, CompressedRows(offsets, sources, ends, None), True)
+    made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
         "pairs", ("round", "support"), low=Ref("points"), high=Ref("points"), triangles=i32,
         support=i32, round=i32, number=i32,
