@@ -49,7 +49,6 @@ MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
 # searches: up to so many, all open degrees of the queries are searched at once, else one of each
 MAX_DEGREES, MAX_DEGREES_CPU = 1 << 6, 0
 MAX_FEW, MAX_FEW_CPU = 1 << 8, 0  # the same of a call with few queries, all in one launch
-MAX_LAUNCHES = 1  # for these
 
 
 class Community(NamedTuple):
@@ -278,7 +277,7 @@ class Run:
         if len(left := self.queries.undecided) == 1:
             self.decide_one(int(left[0]), most_degrees)
         else:
-            self.decide_few(left, MAX_FEW_CPU if on_host else MAX_FEW, MAX_LAUNCHES)
+            self.decide_few(left, MAX_FEW_CPU if on_host else MAX_FEW)
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
             most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
@@ -305,30 +304,23 @@ class Run:
         if len(members):
             x.best[i], x.members[i] = best, members
 
-    def decide_few(self, at: Ints, most_degrees: int, most_launches: int) -> None:
-        """Search for all open degrees by `one`, if so many launches suffice; `decide` continues."""
+    def decide_few(self, at: Ints, most_degrees: int) -> None:
+        """Search for all open degrees by `one`, if these are few; `decide` continues."""
         x = self.queries
-        count = x.bound[at] - x.best[at]
-        at = at[(x.max_size[at] <= ROWS) & (count <= most_degrees)]
-        ends = np.cumsum(x.bound[at] - x.best[at])
-        if not len(at) or ends[-1] > most_degrees * most_launches:
+        at = at[x.max_size[at] <= ROWS]
+        if not 0 < (x.bound[at] - x.best[at]).sum() <= most_degrees or not self.in_time:
             return
-        tables, start = one_query_tables(self.tables, most_degrees), 0
-        while start < len(at) and self.in_time:
-            before = ends[start - 1] if start else 0
-            stop = int(np.searchsorted(ends, before + most_degrees, "right"))
-            self.report()
-            some, start = at[start:stop], stop
-            of, degree = x.degrees(some, most_degrees)
-            lower, higher = degree - x.best[of] - 1, x.bound[of] - degree
-            columns = x.vertex[of], x.min_size[of], x.max_size[of], degree, lower, higher
-            given = np.stack(columns, axis=1)
-            found, none, nodes, members = tables.search_few(given, self.end, self.report)
-            np.add.at(x.nodes, of, nodes)
-            x.exclude(of[none], degree[none])
-            rank = np.lexsort((-found, of))  # the best row of each query
-            best = rank[np.diff(of[rank], prepend=-1) > 0]
-            x.note(of[best], found[best], [np.sort(members[i]) for i in best.tolist()])
+        self.report()
+        of, degree = x.degrees(at, most_degrees)
+        lower, higher = degree - x.best[of] - 1, x.bound[of] - degree
+        columns = x.vertex[of], x.min_size[of], x.max_size[of], degree, lower, higher
+        tables, given = one_query_tables(self.tables, most_degrees), np.stack(columns, axis=1)
+        found, none, nodes, members = tables.search_few(given, self.end, self.report)
+        np.add.at(x.nodes, of, nodes)
+        x.exclude(of[none], degree[none])
+        rank = np.lexsort((-found, of))  # the best row of each query
+        best = rank[np.diff(of[rank], prepend=-1) > 0]
+        x.note(of[best], found[best], [np.sort(members[i]) for i in best.tolist()])
 
     def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""
