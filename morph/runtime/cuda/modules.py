@@ -101,8 +101,13 @@ def build(
     refusing = index in _refusing
     try:
         return cuda.build(
-            text, architecture(index), name=name, defines=defines, use_installed=not refusing,
-            rebuilt=rebuilt, quick_only=quick_only,
+            text,
+            architecture(index),
+            name=name,
+            defines=defines,
+            use_installed=not refusing,
+            rebuilt=rebuilt,
+            quick_only=quick_only,
         )
     except CompilerNotFound as error:
         if not refusing:
