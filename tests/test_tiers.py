@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -167,12 +168,24 @@ def test_only_known_versions_of_nvrtc_compile_quickly(quick_cubins, monkeypatch)
 
 
 def test_long_units_of_a_gpu_are_compiled_quickly(monkeypatch):
-    """But none with faults, and none on parts."""
+    """But none with faults, none on parts, and none if little memory is free."""
     given = []
     monkeypatch.setattr(modules, "build", lambda *args, **options: given.append(args[4]))
     fields = SimpleNamespace(kind="parts"), SimpleNamespace(kind="column")
     for text, some in ("x" * launch.LONG, fields[1:]), ("x", fields[1:]), ("x" * 99_999, fields):
         launch.build(SimpleNamespace(prelude=(), entry="e", fields=some), text, 0, print)
+    assert given == [print, None, None]
+    given.clear()
+    free = [launch.STACKS, 0]  # bytes of the GPU's memory
+    gpu = SimpleNamespace(
+        Device=lambda index: nullcontext(),
+        runtime=SimpleNamespace(memGetInfo=lambda: (free.pop(0), 0)),
+    )
+    monkeypatch.setattr(launch, "import_cupy", lambda: SimpleNamespace(cuda=gpu))
+    monkeypatch.setattr(launch, "CudaLaunch", lambda *args: given.append(args[4]))
+    unit = SimpleNamespace(prelude=(), entry="e", fields=[])
+    for faults in (False, False, True):
+        launch.load(unit, "x" * launch.LONG, faults, 0, print)
     assert given == [print, None, None]
 
 

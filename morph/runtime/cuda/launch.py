@@ -16,6 +16,7 @@ BLOCK = 256  # threads, as in the prelude's entry
 CLAIM_BLOCKS = 2  # per multiprocessor: more concurrent items would conflict more often
 FUSED_BLOCKS = 4  # per multiprocessor: more blocks make the barrier slower
 LONG = 20_000  # characters of a unit's text from which on it is compiled quickly first
+STACKS = 2 << 30  # bytes of free memory for that: functions have a stack of up to 6 KB a thread
 WAVES = 32  # blocks per multiprocessor without barriers: enough to balance heavy items
 
 _streams: dict[int, int] = {}  # by device, the stream of the latest launch
@@ -131,6 +132,9 @@ def load(
     device = import_cupy().cuda.Device(device_index)
     whole, defines = prelude(*outline.prelude) + text, ("MORPH_FAULTS",) * faults
     quick_first = None if faults else _quick_first(outline, text, rebuilt)
+    with device:
+        if quick_first and import_cupy().cuda.runtime.memGetInfo()[0] < STACKS:
+            quick_first = None
     return CudaLaunch(whole, outline, device, defines, quick_first)
 
 
@@ -146,6 +150,6 @@ def _quick_first(
     outline: Outline, text: str, rebuilt: Callable[[], object] | None
 ) -> Callable[[], object] | None:  # fmt: skip
     """Return ``rebuilt`` for units that are compiled quickly first."""
-    # called functions need a stack: its memory might not be allocated while other parts wait
+    # the memory of stacks might not be allocated while other parts wait
     on_parts = any(f.kind == "parts" for f in outline.fields)
     return rebuilt if len(text) >= LONG and not on_parts else None
