@@ -81,7 +81,10 @@ def _polygon(device: Any) -> None:
 
 
 def _change(kind: Any, dtype: Any, both: bool, device: Any) -> None:
-    kind(_graph(dtype, both, device)).apply((1, 2) if dtype is None else (1, 2, 3))
+    """A first change and a second one, whose launches differ."""
+    answer = kind(_graph(dtype, both, device))
+    answer.apply((1, 2) if dtype is None else (1, 2, 3))
+    answer.apply(deletes=(1, 2))
 
 
 CALLS: dict[str, Callable[[Any], object]] = {
@@ -132,7 +135,9 @@ def recorded() -> dict[str, Any]:
                     function.units.clear()
                 call(device)
                 made.setdefault(name, [])
-                made[name] += [d for _, d in sorted(records_of, key=lambda x: x[0])]
+                if not name.startswith("Dynamic"):  # it launches some only after the call
+                    records_of.sort(key=lambda x: x[0])
+                made[name] += [d for _, d in records_of]
     return common_units.encoded(made)
 
 
