@@ -81,10 +81,11 @@ def _polygon(device: Any) -> None:
 
 
 def _change(kind: Any, dtype: Any, both: bool, device: Any) -> None:
-    """A first change and a second one, whose launches differ."""
+    """A first change; on a GPU, whose compiler takes seconds, also another one of the same edge."""
     answer = kind(_graph(dtype, both, device))
     answer.apply((1, 2) if dtype is None else (1, 2, 3))
-    answer.apply(deletes=(1, 2))
+    if device != "cpu":
+        answer.apply(deletes=(1, 2))
 
 
 CALLS: dict[str, Callable[[Any], object]] = {
