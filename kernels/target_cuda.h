@@ -250,7 +250,11 @@ MORPH_FN i32 block_id() { return SINGLE_BLOCK ? 0 : blockIdx.x; }
 MORPH_FN i32 block_count() { return SINGLE_BLOCK ? 1 : gridDim.x; }
 // Numbers of a block's warps are far apart, so that few items, or adjacent heavy ones, are spread over all blocks.
 MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * block_count() + block_id(); }
+#ifdef MORPH_QUICK  // functions are called, not inlined: lanes of several calls would be active together
+MORPH_FN u32 active_lanes() { return 1u << lane_id(); }
+#else
 MORPH_FN u32 active_lanes() { return __activemask(); }
+#endif
 MORPH_FN i32 first_lane(u32 lanes) { return __ffs(lanes) - 1; }
 MORPH_FN void sync_warp() { __syncwarp(); }
 MORPH_FN u32 ballot(u32 lanes, i32 x) { return __ballot_sync(lanes, x); }
@@ -441,7 +445,7 @@ struct AggregatedAdd {
     u32 mask;
     i32 leader;
     i64 before, old;
-    MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) : mask(__activemask()), before(0), old(0) {
+    MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) : mask(active_lanes()), before(0), old(0) {
         i32 lane = threadIdx.x & 31;
         leader = __ffs(mask) - 1;
         i64 total = 0;
@@ -460,7 +464,7 @@ struct AggregatedAdd {
 #endif
 // The same without the value.
 MORPH_FN void add_up(i64* p, i32 count) {
-    u32 mask = __activemask();
+    u32 mask = active_lanes();
     u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
     if ((threadIdx.x & 31) == __ffs(mask) - 1) native_fetch((Plus*)nullptr, p, i64(low) + (i64(high) << 16));
 }

@@ -126,8 +126,9 @@ records.enabled = False  # all that tests launch is compiled in their process
 def pytest_runtest_setup(item: pytest.Item) -> None:
     name = item.path.name
     as_users_do = AS_USERS_DO.match(name) and not is_checked()  # the results are the same
+    full = as_users_do or item.get_closest_marker("gpu")
     # compiled once, nothing in the background
-    os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if as_users_do else "quick")
+    os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if full else "quick")
     precompiled.as_users_do = bool(as_users_do) and name != "test_build.py"  # it counts calls
     if os.environ.get("CI") and COMPILER:
         level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(f'{name}::{item.name}')))} "

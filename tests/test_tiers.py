@@ -10,14 +10,19 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from limits import SLOWER
 
 import morph
+from morph.compiler.codegen.prelude import prelude
+from morph.launch.prepared import Prepared
 from morph.prelude import i32
+from morph.runtime.cuda import launch, modules
 from morph.runtime.toolchain import cache, cpu, cuda, processes, progress, tiers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="no background")
@@ -112,6 +117,104 @@ def test_without_the_library_of_a_wheel_nvrtc_runs_here(monkeypatch):
     assert cuda.build(SCALE)[:4] == b"\x7fELF"
 
 
+@pytest.fixture
+def quick_cubins(monkeypatch):
+    """Whether each text that went to NVRTC was compiled quickly."""
+    seen, real = [], cuda._compile
+
+    def compile(text, flags, *more, **options):
+        seen.append(set(cuda.QUICK) <= set(flags))
+        return real(text, flags, *more, **options)
+
+    monkeypatch.setattr(cuda, "_compile", compile)
+    if not cuda._compiles_quickly():
+        pytest.skip("NVRTC is older, or not of a wheel")
+    return seen
+
+
+@pytest.mark.nvrtc
+def test_a_quick_cubin_is_rebuilt(quick_cubins, folder):
+    rebuilt = threading.Event()
+    quick = cuda.build(SCALE, rebuilt=rebuilt.set)
+    assert rebuilt.wait(60) and quick_cubins == [True, False]
+    full = cuda.build(SCALE)
+    assert full != quick and full == cuda.build(SCALE, rebuilt=print) and len(quick_cubins) == 2
+    assert len(cache.entries()) == 2 and not files(folder)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("mode", "rebuilt", "want"),
+    [("full", print, False), ("quick", print, True), ("quick", None, False), ("auto", None, False)],
+)
+def test_one_compilation_of_nvrtc(mode, rebuilt, want, quick_cubins, monkeypatch):
+    monkeypatch.setenv(tiers.VARIABLE, mode)
+    for quick_only in (False, True):
+        cuda.build(SCALE, rebuilt=rebuilt, quick_only=quick_only)
+    assert quick_cubins == [want] and not tiers.background.threads
+
+
+@pytest.mark.nvrtc
+def test_only_known_versions_of_nvrtc_compile_quickly(quick_cubins, monkeypatch):
+    for name, known in {"12.8": False, "12.9": True, "13.0": True}.items():
+        files = Path("libnvrtc.so.1"), Path(f"libnvrtc-builtins.so.{name}")
+        monkeypatch.setattr(cuda, "_wheel", lambda files=files: files)
+        assert cuda._compiles_quickly.__wrapped__() == known
+    monkeypatch.setattr(cuda, "_library", lambda: None)  # it runs in this process, to its end
+    assert not cuda._compiles_quickly.__wrapped__()
+    monkeypatch.setattr(cuda, "_compiles_quickly", lambda: False)
+    cuda.build(SCALE, rebuilt=print)
+    assert quick_cubins == [False] and not tiers.background.threads
+
+
+def test_long_units_of_a_gpu_are_compiled_quickly(monkeypatch):
+    """But none with faults, none on parts, and none if little memory is free."""
+    given = []
+    monkeypatch.setattr(modules, "build", lambda *args, **options: given.append(args[4]))
+    fields = SimpleNamespace(kind="parts"), SimpleNamespace(kind="column")
+    for text, some in ("x" * launch.LONG, fields[1:]), ("x", fields[1:]), ("x" * 99_999, fields):
+        launch.build(SimpleNamespace(prelude=(), entry="e", fields=some), text, 0, print)
+    assert given == [print, None, None]
+    given.clear()
+    free = [launch.STACKS, 0]  # bytes of the GPU's memory
+    gpu = SimpleNamespace(
+        Device=lambda index: nullcontext(),
+        runtime=SimpleNamespace(memGetInfo=lambda: (free.pop(0), 0)),
+    )
+    monkeypatch.setattr(launch, "import_cupy", lambda: SimpleNamespace(cuda=gpu))
+    monkeypatch.setattr(launch, "CudaLaunch", lambda *args: given.append(args[4]))
+    unit = SimpleNamespace(prelude=(), entry="e", fields=[])
+    for faults in (False, False, True):
+        launch.load(unit, "x" * launch.LONG, faults, 0, print)
+    assert given == [print, None, None]
+
+
+@pytest.mark.nvrtc
+def test_no_lanes_are_combined_in_called_functions():
+    """Lanes of several calls may be active in a function together."""
+    text = (
+        prelude()
+        + """
+extern "C" __global__ void count(i64* meta, i32 n) {
+    i32 reservation = n;
+    if (threadIdx.x < n) add_up(meta, n);
+    meta[1] = Slots(meta, 1, reservation).first() + active_lanes();
+}
+"""
+    )
+    assert "activemask" in ptx_of(text, *cuda.FLAGS)
+    assert "activemask" not in ptx_of(text, *cuda.FLAGS, *cuda.QUICK[1:])
+
+
+def ptx_of(text, *flags):
+    nvrtc = cuda._nvrtc()
+    program = nvrtc.createProgram(text, "t.cu", (), ())
+    nvrtc.compileProgram(program, (*flags, "--gpu-architecture=compute_90"))
+    ptx = nvrtc.getPTX(program)
+    nvrtc.destroyProgram(program)
+    return ptx if isinstance(ptx, str) else ptx.decode()
+
+
 @morph.kernel
 def collatz(r, done):
     r.steps += 1
@@ -143,6 +246,36 @@ def test_a_launch_takes_the_full_binary(optimised, monkeypatch):
     assert launch.binary is full
     assert t.steps.array.tolist() == [4] * 5 and t.x.array.tolist() == [1, 8, 2, 2, 16]
     assert len(done) == 3
+
+
+@morph.program
+def halve(t, rounds):
+    while rounds > 0:
+        morph.foreach(t, half)
+        rounds -= 1
+    return rounds
+
+
+@morph.kernel
+def half(r):
+    r.x = r.x // 2
+
+
+def test_a_prepared_launch_takes_the_full_binary(optimised, monkeypatch):
+    jobs = []
+    monkeypatch.setattr(tiers.background, "add", lambda *job: jobs.append(job))
+    t = morph.Table("t", "cpu", x=i32)
+    t.extend(5)
+    prepared = Prepared.of(halve, t, 1)
+    quick = prepared.launch.binary
+    assert prepared.current() and prepared.run((1,)) == 0
+    [(_, make, notify)] = jobs
+    assert make()
+    notify()
+    assert not prepared.current()
+    prepared = Prepared.of(halve, t, 1)
+    assert prepared.current() and prepared.launch.binary is not quick
+    assert prepared.run((1,)) == 0 and prepared.current() and optimised == [False, True]
 
 
 # -- when something ends too early
@@ -216,6 +349,50 @@ def test_the_compiler_ends_with_the_process(end, slow, folder):
         wait_until(lambda: not runs(number))
     wait_until(lambda: not files(folder))
     assert len(list(folder.glob("*.so"))) == 1
+
+
+NVRTC = """
+#include <string.h>
+#include <unistd.h>
+extern "C" {
+int nvrtcCreateProgram(void **, const char *, const char *, int, void *, void *) { return 0; }
+int nvrtcCompileProgram(void *, int n, const char **flags) {
+    while (n--) if (strstr(flags[n], "fast")) return 0;
+    return sleep(100);
+}
+int nvrtcGetCUBINSize(void *, size_t *size) { return *size = 5, 0; }
+int nvrtcGetCUBIN(void *, char *out) { return strcpy(out, "fast"), 0; }
+}
+"""
+
+GPU_USER = """
+import os, sys, time
+from pathlib import Path
+from morph.runtime.toolchain import cuda, processes
+cuda._library = lambda: Path(sys.argv[1])
+cuda._compiles_quickly = lambda: True
+cuda.build("", rebuilt=lambda: print("rebuilt"))
+while not processes._started:
+    time.sleep(0.01)
+print(*processes._started, flush=True)
+"""
+
+
+@linux
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("end", ENDS)
+def test_nvrtc_ends_with_the_process(end, tmp_path, folder):
+    library = cpu.build(NVRTC)
+    command = [sys.executable, "-c", GPU_USER + ENDS[end], str(library)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as user:
+        number = int(user.stdout.readline())
+        since = time.monotonic()
+        assert user.wait(20) == (-9 if end == "killed" else 0)
+        assert end == "fork" or time.monotonic() - since < 3 * SLOWER
+        wait_until(lambda: not runs(number))
+    wait_until(lambda: not files(folder))
+    (cubin,) = folder.glob("*.cubin")
+    assert cubin.read_bytes() == b"fast\0"
 
 
 @linux

@@ -74,14 +74,17 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 
 def _suits(description: Description, graph: Any) -> bool:
-    """Whether the unit of a description can be launched on this graph."""
+    """Whether the unit of a description can be launched on this graph, or once it has changed."""
     if graph.points.columns:
         return False
+    if not description.graphs:  # of tables that the call makes
+        return True
     (info,) = description.graphs.values()
     edges = {(c.name, c.dtype.name) for c in description.stores[f"{info.slot}.edges"].columns}
     columns = graph.edges.columns.values()
     given = {(c.name, t.name) for c in columns if (t := from_dtype(c.dtype)) is not None}
-    flags = graph.directed, graph.out_identity and not graph.gapped, graph.gapped
+    gapped = graph.gapped or info.gapped  # the first change makes gaps in its rows
+    flags = graph.directed, graph.out_identity and not gapped, gapped
     fits = given <= edges or edges <= given  # a binary has no columns that the unit does not use
     return fits and flags == (info.directed, info.out_identity, info.gapped)
 

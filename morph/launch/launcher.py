@@ -107,6 +107,12 @@ class Launch:
         self.builds = self.compiled.builds
         self.binary = self.compiled.binary(*self.mode)
 
+    def _load_latest(self) -> None:
+        """Load the binary again if another thread has compiled a faster one."""
+        if self.builds != self.compiled.builds:
+            self.device.synchronize()  # it may still execute the present one
+            self._load()
+
     @property
     def objects(self) -> dict[str, Any]:
         """The objects that still exist, by slot."""
@@ -131,6 +137,7 @@ class Launch:
         made.buffer = made.arguments.data
         made.versions = []
         made.epoch, made.scratch_version = 0, -1
+        made._load_latest()
         return made
 
     def edit(self, text: str) -> None:
@@ -239,8 +246,7 @@ class Launch:
         """
         if self._outdated():
             raise Outdated
-        if self.builds != self.compiled.builds:
-            self._load()
+        self._load_latest()
         self._fill()
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:

@@ -18,6 +18,7 @@ from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.costs import EDGES, refuse_negative
 from morph.algorithms.graph.sssp import sssp
+from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
 from morph.runtime.arrays import any_true, count_true, rough_mean
@@ -112,6 +113,7 @@ class DynamicSSSP(Dynamic):
             far = np.iinfo(dtype).max
             most = far - 1
         self._start = farthest
+        compile_ahead(f"DynamicSSSP {kind}", graph.device, graph)
         super().__init__(graph, dtype, far, most)
 
     @property
@@ -227,6 +229,7 @@ class DynamicBFS(Dynamic):
     def __init__(self, graph: Any, source: Any = 0) -> None:
         graph = followed(graph)
         self.sources = source_ids(graph, source)
+        compile_ahead("DynamicBFS", graph.device, graph)
         super().__init__(graph, np.int32, repair.NONE, repair.NONE - 1)
 
     @property
@@ -278,6 +281,7 @@ class DynamicComponents(Dynamic):
             raise ValueError(
                 "DynamicComponents needs a graph that is not directed: make it with symmetrize=True"
             )
+        compile_ahead("DynamicComponents", graph.device, graph)
         super().__init__(graph, np.int32, repair.NONE, repair.NONE - 1)
 
     @property

@@ -194,10 +194,10 @@ class CudaDevice(Device):
         )
 
     def load(self, code: Any, faults: bool, seed: int) -> Any:
-        return _load(code.outline, code.text, faults, self.index)
+        return _load(code.outline, code.text, faults, self.index, code.rebuilt)
 
     def build(self, code: Any) -> None:
-        _build(code.outline, code.text, self.index)
+        _build(code.outline, code.text, self.index, code.rebuilt)
 
     def report(self, values: Array) -> CudaReport:
         return CudaReport(_small_copies(self.index), values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from morph.compiler.codegen.prelude import prelude
@@ -14,6 +15,8 @@ from morph.runtime.cuda import modules
 BLOCK = 256  # threads, as in the prelude's entry
 CLAIM_BLOCKS = 2  # per multiprocessor: more concurrent items would conflict more often
 FUSED_BLOCKS = 4  # per multiprocessor: more blocks make the barrier slower
+LONG = 20_000  # characters of a unit's text from which on it is compiled quickly first
+STACKS = 2 << 30  # bytes of free memory for that: functions have a stack of up to 6 KB a thread
 WAVES = 32  # blocks per multiprocessor without barriers: enough to balance heavy items
 
 _streams: dict[int, int] = {}  # by device, the stream of the latest launch
@@ -34,6 +37,8 @@ class CudaLaunch:
         The GPU.
     defines : tuple of str
         Macros, each ``NAME`` or ``NAME=VALUE``.
+    rebuilt : callable, optional
+        As in `morph.runtime.toolchain.cuda.build`.
 
     Raises
     ------
@@ -48,12 +53,13 @@ class CudaLaunch:
     )  # fmt: skip
 
     def __init__(
-        self, text: str, outline: Outline, device: Any, defines: tuple[str, ...]
+        self, text: str, outline: Outline, device: Any, defines: tuple[str, ...],
+        rebuilt: Callable[[], object] | None = None,
     ) -> None:  # fmt: skip
         cupy = import_cupy()
         driver = cupy.cuda.driver
         with device:
-            self._module = modules.loaded(text, device.id, outline.entry, defines)
+            self._module = modules.loaded(text, device.id, outline.entry, defines, rebuilt)
             function = self._module.get_function(outline.entry)
             shared = outline.shared_bytes
             if shared:
@@ -114,17 +120,36 @@ class CudaLaunch:
         self._launch(self._function, *sizes, stream, *self._pointers)
 
 
-def load(outline: Outline, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
+def load(
+    outline: Outline, text: str, faults: bool = False, device_index: int = 0,
+    rebuilt: Callable[[], object] | None = None,
+) -> CudaLaunch:  # fmt: skip
     """Compile a unit's text for a GPU and return its launcher.
 
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
     `morph.runtime.toolchain.cuda.build`.
     """
     device = import_cupy().cuda.Device(device_index)
-    return CudaLaunch(prelude(*outline.prelude) + text, outline, device, ("MORPH_FAULTS",) * faults)
+    whole, defines = prelude(*outline.prelude) + text, ("MORPH_FAULTS",) * faults
+    quick_first = None if faults else _quick_first(outline, text, rebuilt)
+    with device:
+        if quick_first and import_cupy().cuda.runtime.memGetInfo()[0] < STACKS:
+            quick_first = None
+    return CudaLaunch(whole, outline, device, defines, quick_first)
 
 
-def build(outline: Outline, text: str, device_index: int) -> None:
-    """Compile a unit's text."""
-    whole = prelude(*outline.prelude) + text
-    modules.build(whole, device_index, outline.entry)
+def build(
+    outline: Outline, text: str, device_index: int, rebuilt: Callable[[], object]
+) -> None:  # fmt: skip
+    """Compile a unit's text, a long one quickly."""
+    whole, quick_first = prelude(*outline.prelude) + text, _quick_first(outline, text, rebuilt)
+    modules.build(whole, device_index, outline.entry, (), quick_first, quick_only=True)
+
+
+def _quick_first(
+    outline: Outline, text: str, rebuilt: Callable[[], object] | None
+) -> Callable[[], object] | None:  # fmt: skip
+    """Return ``rebuilt`` for units that are compiled quickly first."""
+    # the memory of stacks might not be allocated while other parts wait
+    on_parts = any(f.kind == "parts" for f in outline.fields)
+    return rebuilt if len(text) >= LONG and not on_parts else None

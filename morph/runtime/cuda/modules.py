@@ -48,7 +48,10 @@ def compile_once(compiler: Any) -> None:
     compiler._compile_module_with_cache = compile_or_wait
 
 
-def loaded(text: str, index: int, name: str, defines: tuple[str, ...] = ()) -> Any:
+def loaded(
+    text: str, index: int, name: str, defines: tuple[str, ...] = (),
+    rebuilt: Callable[[], object] | None = None,
+) -> Any:  # fmt: skip
     """Compile a text and load it on a GPU.
 
     If the driver is too old for the cubins of the installed package, NVRTC compiles this text and
@@ -64,6 +67,8 @@ def loaded(text: str, index: int, name: str, defines: tuple[str, ...] = ()) -> A
         The kernel's name, for messages and the cache's list.
     defines : tuple of str
         Macros, each ``NAME`` or ``NAME=VALUE``.
+    rebuilt : callable, optional
+        As in `morph.runtime.toolchain.cuda.build`.
 
     Returns
     -------
@@ -92,7 +97,7 @@ def loaded(text: str, index: int, name: str, defines: tuple[str, ...] = ()) -> A
                     "cuda:%d: the driver refuses the installed kernels (%s): they are compiled"
                 )
                 _logger.warning(refused, index, error)
-    cubin = build(text, index, name, defines)
+    cubin = build(text, index, name, defines, rebuilt)
     try:
         return _module(cupy, cubin)
     except cupy.cuda.driver.CUDADriverError as error:
@@ -110,15 +115,25 @@ def _module(cupy: Any, cubin: bytes) -> Any:
     return module
 
 
-def build(text: str, index: int, name: str, defines: tuple[str, ...] = ()) -> bytes:
+def build(
+    text: str, index: int, name: str, defines: tuple[str, ...] = (),
+    rebuilt: Callable[[], object] | None = None, quick_only: bool = False,
+) -> bytes:  # fmt: skip
     """Return the cubin of a text for a GPU; not the installed one if the driver refuses those.
 
-    Parameters and exceptions are those of `loaded`.
+    Parameters and exceptions are those of `loaded`, ``quick_only`` that of
+    `morph.runtime.toolchain.cuda.build`.
     """
     refusing = index in _refusing
     try:
         return cuda.build(
-            text, architecture(index), name=name, defines=defines, use_installed=not refusing
+            text,
+            architecture(index),
+            name=name,
+            defines=defines,
+            use_installed=not refusing,
+            rebuilt=rebuilt,
+            quick_only=quick_only,
         )
     except CompilerNotFound as error:
         if not refusing:

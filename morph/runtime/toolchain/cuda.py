@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache as memoised
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,12 +23,19 @@ from morph.runtime.toolchain import (
     processes,
     progress,
     shipped,
+    tiers,
     time_left,
 )
 from morph.runtime.toolchain.runner import UNUSABLE
 
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
+
+# behind the other flags: no function is inlined, which takes a tenth of the time for long texts
+QUICK = "--Ofast-compile=max", "-DMORPH_QUICK"
+QUICK_FROM = 12, 9  # the version of NVRTC that knows them
+
+_BUILTINS = re.compile(r"libnvrtc-builtins\.so\.(\d+)\.(\d+)")  # the file that has the version
 
 _HELP = """no CUDA compiler: NVRTC, reached through CuPy, is not usable ({reason}).
 Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nvrtc), or, with a
@@ -34,7 +44,8 @@ driver of CUDA 12, `pip install "morph-engine[gpu12]"`."""
 
 def build(
     text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = (),
-    use_installed: bool = True,
+    use_installed: bool = True, rebuilt: Callable[[], object] | None = None,
+    quick_only: bool = False,
 ) -> bytes:  # fmt: skip
     """Compile a text, or find it in the installed package or the cache.
 
@@ -50,6 +61,11 @@ def build(
         Macros, each ``NAME`` or ``NAME=VALUE``.
     use_installed : bool
         Whether to look in the installed package; false if the driver refuses the cubin there.
+    rebuilt : callable, optional
+        Called by another thread when the cubin that was returned, compiled quickly, is there with
+        full optimisation; another call returns that one.  Without it the optimisation is full.
+    quick_only : bool
+        As in `morph.runtime.toolchain.cpu.build`.
 
     Returns
     -------
@@ -67,11 +83,16 @@ def build(
     if use_installed and not defines and (own := installed(text, arch, name)):
         return own
     since = perf_counter()
-    unit = _unit(text, name, arch, flags)
-    if found := _stored(unit, since):
+    mode = tiers.mode() if rebuilt and _compiles_quickly() else "full"
+    full = _unit(text, name, arch, flags)
+    if found := _stored(full, since):
         return found
+    unit = full if mode == "full" else _unit(text, name, arch, (*flags, *QUICK))
     with progress.compiling(name):
-        return _build(unit, text, since)
+        cubin = _build(unit, text, since)
+    if mode == "auto" and rebuilt and not quick_only:
+        tiers.background.add(full.key, partial(_rebuild, full, text), rebuilt)
+    return cubin
 
 
 def installed(text: str, arch: str, name: str = "") -> bytes | None:
@@ -126,6 +147,17 @@ def _build(unit: _Unit, text: str, since: float) -> bytes:
     return cubin
 
 
+def _rebuild(unit: _Unit, text: str) -> bool:
+    """Compile a text with full optimisation, in the background; whether that succeeds."""
+    since = perf_counter()
+    if not _stored(unit, since):
+        cubin, _ = _compile(text, unit.flags, f"{unit.key}.cpp", background=True)
+        if not cubin:
+            return False
+        unit.store(cubin, text, "rebuilt", since)
+    return True
+
+
 def _stored(unit: _Unit, since: float) -> bytes | None:
     """Return the cubin that the cache has."""
     if (hit := cache.load(unit.key)) is None:
@@ -168,8 +200,9 @@ def ship(text: str, arch: str, folder: Path) -> Path:
 
 
 def _compile(
-    text: str, flags: tuple[str, ...], name: str, seconds: float | None = None
-) -> tuple[bytes, str]:
+    text: str, flags: tuple[str, ...], name: str, seconds: float | None = None,
+    background: bool = False,
+) -> tuple[bytes, str]:  # fmt: skip
     """Return the cubin, empty if there is none, and the log of NVRTC.
 
     NVRTC runs in a process of its own, which can be interrupted.
@@ -180,7 +213,10 @@ def _compile(
     made = cache.temporary("cubin")
     try:
         call = ("nvrtc", str(library), name, *flags)
-        done = processes.run(processes.runner(*call, out=made), text, seconds)
+        if background:
+            done = processes.run_in_background(call, text, made)
+        else:
+            done = processes.run(processes.runner(*call, out=made), text, seconds)
         if done.returncode == UNUSABLE:
             return _compile_here(_nvrtc(), text, flags, name)
         return (b"", done.stderr.strip()) if done.returncode else (made.read_bytes(), "")
@@ -226,6 +262,15 @@ def _library() -> Path | None:
     """The library that CuPy loads, if it is the only one of an installed wheel."""
     found = [f for f in _wheel() if f.name.startswith("libnvrtc.so")]
     return found[0] if len(found) == 1 else None
+
+
+@memoised
+def _compiles_quickly() -> bool:
+    """Whether NVRTC knows `QUICK`, and runs in processes that can be ended."""
+    found = (_BUILTINS.fullmatch(file.name) for file in _wheel())
+    versions = [(int(name[1]), int(name[2])) for name in found if name]
+    alone = _library() is not None and len(versions) == 1
+    return alone and versions[0] >= QUICK_FROM and bool(sys.executable)
 
 
 @memoised
