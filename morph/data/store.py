@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import keyword
 import logging
-import threading
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from morph.data.conversion import column_from, converted
 from morph.data.layout import Column, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
-from morph.data.versions import exclusive, moved, renew
+from morph.data.versions import exclusive, moved, new_lock, renew
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, is_host
@@ -67,7 +66,7 @@ class Store:
         self.device = device
         self.capacity = checked_capacity(capacity)
         self.version = 0
-        self._lock = threading.RLock()  # the lock of the graph, if the store belongs to one
+        self._lock = new_lock()  # the lock of the graph, if the store belongs to one
         self._most = ID_LIMIT
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}

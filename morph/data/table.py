@@ -285,6 +285,8 @@ class Table(Store):
     def delete(self, ids: Any) -> None:
         """Delete rows; rows that are already dead are ignored.
 
+        Edges of an undirected graph are deleted with their reverses.
+
         Parameters
         ----------
         ids : int, Row, sequence or array of these, or array of bool of length ``len(table)``

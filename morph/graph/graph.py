@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, overload
@@ -16,11 +15,12 @@ from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.store import groups_of
 from morph.data.table import Table
-from morph.data.versions import exclusive, moved, renew
+from morph.data.versions import exclusive, moved, new_lock, renew
 from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
+from morph.graph.edgelist import have_reverses
 from morph.graph.export import Exporting
 from morph.graph.tiles import TILED, Tiles
 from morph.language.dtypes import Ref
@@ -46,7 +46,9 @@ class Graph(Making, Exporting):
         See `morph.device`, and `morph.set_device` for the default.
     directed : bool
         False: each edge has its reverse among the edges, so that the neighbours of a point, also
-        ``innbrs``, are the targets of its out-edges.
+        ``innbrs``, are the targets of its out-edges.  `apply` and ``edges.delete`` change both; who
+        inserts edges otherwise, or deletes them in a kernel, does so with their reverses.  Graph
+        algorithms raise a ValueError if an edge has none.
 
     Attributes
     ----------
@@ -77,12 +79,12 @@ class Graph(Making, Exporting):
     __slots__ = (
         "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
         "edge_order", "edges", "fixed", "kept", "name", "out_identity",
-        "points", "tables", "tiled", "undoable", "version",
+        "paired", "points", "tables", "tiled", "undoable", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
         self.device = device_for(device)
-        self._lock = threading.RLock()  # held while a thread changes, reads or copies the graph
+        self._lock = new_lock()  # held while a thread changes, reads or copies the graph
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
@@ -93,6 +95,7 @@ class Graph(Making, Exporting):
         self.undoable = False  # during `then` of `apply`: the batch may be rolled back
         self.fixed = ""  # the reason why points and edges must not change, or empty
         self._pairs: Array | None = None  # the reverse of each edge
+        self.paired = not directed  # whether each edge of an undirected graph has its reverse, if known
         self.edge_order: Array | None = None
         self._made = 0  # number of edges with an `edge_order`
         super().__init__()
@@ -112,7 +115,7 @@ class Graph(Making, Exporting):
         g.edge_order = rows.order
         g._made = len(g.edges)
         g._adjacency.set_out(rows.offsets)
-        g.out_identity = True
+        g.out_identity, g.paired = True, not directed
         return g
 
     @exclusive
@@ -159,7 +162,7 @@ class Graph(Making, Exporting):
     @exclusive
     def structure_changed(self, reverses: Array | None = None) -> None:
         """Invalidate the adjacency: points or edges were created or deleted, or ends changed."""
-        self._pairs = reverses
+        self._pairs, self.paired = reverses, reverses is not None
         self.points_changed()
 
     def may_change(self) -> None:
@@ -445,6 +448,27 @@ class Graph(Making, Exporting):
             self._pairs = pair_up(self)
         return self._pairs[: len(self.edges)]
 
+    def _found_reverses(self) -> Array:
+        """Return the reverse of each edge of an undirected graph; -1 if it has none."""
+        with self.device.active():
+            return pair_up(self, partial=True)
+
+    @exclusive
+    def require_reverses(self) -> None:
+        """Check that each edge of an undirected graph has its reverse, if edges have changed.
+
+        Raises
+        ------
+        ValueError
+            If an edge has no reverse.
+        """
+        if self.directed or self.paired:
+            return
+        src, dst, _ = self.edge_list()
+        if not have_reverses(self.device, src, dst):
+            self.reverses()
+        self.paired = True
+
     @exclusive
     def _delete(self, points: Array | None = None, edges: Array | None = None) -> None:
         """Delete live rows for `Table.delete`: points with their edges, or edges."""
@@ -580,6 +604,7 @@ class Graph(Making, Exporting):
             g.edge_order = g.device.copy(self.edge_order)
         if self._pairs is not None:
             g._pairs = g.device.copy(self._pairs)
+        g.paired = self.paired
         g._labels = self._labels
         g._adjacency.copy_from(self._adjacency)
         return g

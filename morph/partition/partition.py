@@ -207,6 +207,7 @@ def _check_graph(g: Graph) -> None:
     """Refuse graphs that cannot be divided."""
     if not isinstance(g, Graph):
         raise TypeError(f"partition takes a Graph, not {shown(g)}")
+    g.require_reverses()
     for table in (g.points, g.edges):
         if table.live < len(table):
             raise ValueError(f"{table.name} of the graph are deleted: compact() it first")

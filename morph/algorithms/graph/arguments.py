@@ -23,12 +23,15 @@ def of_graph(algorithm: F) -> F:
     """Wrap an algorithm: accept arguments of `Graph.of` and partitioned graphs, and lock the graph.
 
     The lock prevents changes by other threads between the first read of weights and the result.
+    An undirected graph must have the reverse of each edge.
     """
 
     @wraps(algorithm)
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
         graph = graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
         with graph._lock:
+            if isinstance(graph, Graph):
+                graph.require_reverses()
             return algorithm(graph, *args, **kwargs)
 
     return cast(F, run)
@@ -41,6 +44,7 @@ def of_graph_on_one_device(algorithm: F) -> F:
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
         graph = as_graph(graph)
         with graph._lock:
+            graph.require_reverses()
             return algorithm(graph, *args, **kwargs)
 
     run.in_parts = False  # type: ignore[attr-defined]
