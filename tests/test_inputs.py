@@ -270,7 +270,7 @@ def test_integers_in_batches_keep_their_digits_or_are_refused(target):
                 g.device.asarray(np.array([big])),
             ):  # fmt: skip
                 given = list(weight) if isinstance(weight, tuple) else weight
-                with pytest.raises(ValueError, match=rf"inserts.weight\[0\] = {big} would lose"):
+                with pytest.raises(ValueError, match=rf"inserts.weight(\[0\])? = {big} would lose"):
                     g.apply(([0], [1], given))
                 if np.ndim(host(weight)):
                     with pytest.raises(ValueError, match=rf"updates.weight\[0\] = {big} would"):

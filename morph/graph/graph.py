@@ -95,7 +95,7 @@ class Graph(Making, Exporting):
         self.undoable = False  # during `then` of `apply`: the batch may be rolled back
         self.fixed = ""  # the reason why points and edges must not change, or empty
         self._pairs: Array | None = None  # the reverse of each edge
-        self.paired = not directed  # whether each edge of an undirected graph has its reverse, if known
+        self.paired = not directed  # undirected, and each edge is known to have its reverse
         self.edge_order: Array | None = None
         self._made = 0  # number of edges with an `edge_order`
         super().__init__()
