@@ -13,7 +13,7 @@ import numpy as np
 
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
-from morph.data.conversion import column_from, converted
+from morph.data.conversion import as_integer, column_from, converted, word
 from morph.data.layout import Column, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
@@ -178,6 +178,7 @@ class Store:
         KeyError
             If there is no such column.
         """
+        word(name, "name")
         if name not in self.columns:
             raise KeyError(self.no_column(name))
         column = self.columns.pop(name)
@@ -203,6 +204,7 @@ class Store:
         ValueError
             If ``new`` is in use or not a valid name of a column.
         """
+        word(old, "old"), word(new, "new")
         if old not in self.columns:
             raise KeyError(self.no_column(old))
         self._check_name(new)
@@ -360,6 +362,7 @@ class Store:
         ValueError
             If the store would exceed 2^31 - 1 rows.
         """
+        minimum = as_integer(minimum, "minimum")
         most = max(self._most, minimum)  # `resize` refuses an impossible minimum
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
@@ -369,7 +372,7 @@ class Store:
 
     def limit_rows(self, most: int) -> None:
         """Limit the store to ``most`` rows, as other data have fewer bits for their numbers."""
-        self._most = most
+        self._most = as_integer(most, "most")
 
     @exclusive
     def resize(self, capacity: int) -> None:
@@ -586,6 +589,7 @@ class Store:
         IndexError
             If it is not allocated; negative ids are invalid.
         """
+        id = as_integer(id, "id")
         first, last = self.span()
         if not first <= id < last:
             raise IndexError(f"{self.name} has no row {id}: it has rows {first} to {last - 1}")

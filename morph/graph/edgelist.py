@@ -12,7 +12,7 @@ from morph.data.conversion import IdCheck, as_integer, check_all_ids, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
-from morph.runtime.arrays import all_true, refuse_masked
+from morph.runtime.arrays import all_true, listed, refuse_masked
 from morph.runtime.device import Array, Device
 
 CHUNK = 1 << 15  # edges that a CPU hashes at once, in its cache;
@@ -30,7 +30,7 @@ def id_array(device: Device, x: Any, where: str) -> Array:
         If they are not integers, not one-dimensional, or 2^31 or more.
     """
     refuse_masked(x, where)
-    a = device.asarray(x)
+    a = device.asarray(listed(x, where))
     if a.ndim != 1:
         raise ValueError(f"{where} has shape {a.shape}: expected one dimension")
     if a.size == 0:
@@ -194,7 +194,7 @@ def checked_offsets(device: Device, offsets: Any, m: int) -> Array:
     """
     refuse_masked(offsets, "offsets")
     with device.active():
-        offsets = device.asarray(offsets)
+        offsets = device.asarray(listed(offsets, "offsets"))
         if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
             raise ValueError("offsets: expected integers, one more than there are points")
         if offsets.size - 1 > ID_LIMIT:

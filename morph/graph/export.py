@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.data.conversion import key
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.labels import Labelled
@@ -49,6 +50,7 @@ class Exporting(Labelled):
         ValueError
             If edges have no such column, or it is a vector.
         """
+        key(weight, "weight")
         from scipy.sparse import csr_array  # noqa: PLC0415
 
         offsets, _ = self.adjacency("out")
@@ -80,6 +82,7 @@ class Exporting(Labelled):
         ValueError
             As `to_scipy`, and if only some points have labels.
         """
+        key(weight, "weight")
         import networkx as nx  # noqa: PLC0415
 
         src, dst, values = self._edges_once(weight)
@@ -118,6 +121,7 @@ class Exporting(Labelled):
         ValueError
             As `to_networkx`.
         """
+        key(weight, "weight")
         import igraph  # noqa: PLC0415
 
         src, dst, values = self._edges_once(weight)
@@ -154,6 +158,7 @@ class Exporting(Labelled):
         ValueError
             As `to_networkx`.
         """
+        key(weight, "weight")
         import pandas as pd  # noqa: PLC0415
 
         src, dst, values = self._edges_once(weight)

@@ -11,6 +11,7 @@ import numpy as np
 
 from morph.data.collection import Collection
 from morph.data.compaction import carry_out, compact
+from morph.data.conversion import truth, word
 from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.store import groups_of
@@ -83,6 +84,7 @@ class Graph(Making, Exporting):
     )  # fmt: skip
 
     def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
+        directed = truth(directed, "directed")
         self.device = device_for(device)
         self._lock = new_lock()  # held while a thread changes, reads or copies the graph
         self.name = "graph"
@@ -133,6 +135,7 @@ class Graph(Making, Exporting):
         ValueError
             If the name is in use or not an identifier.
         """
+        word(name, "name")
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"table {shown(name)}: the name of a table is an identifier")
         if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
@@ -322,6 +325,8 @@ class Graph(Making, Exporting):
         ValueError
             If edges have no such column, or it is a vector.
         """
+        if by is not None:
+            word(by, "by")
         if by is not None and by not in self.edges.columns:
             raise ValueError(self.edges.no_column(by))
         if by is not None and self.edges.columns[by].size:

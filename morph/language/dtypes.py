@@ -128,6 +128,8 @@ def _checked_size(size: Any, where: str) -> int:
 
 def checked_capacity(capacity: Any) -> int:
     """Return a capacity as an int from 0 to 2^31 - 1."""
+    if not hasattr(capacity, "__index__"):
+        raise TypeError(f"a capacity is an integer, not {shown(capacity)}")
     rows = int(capacity)
     if not 0 <= rows <= ID_LIMIT:
         raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.column import ColumnView
+from morph.data.conversion import truth
 from morph.data.table import Table
 from morph.language.messages import shown
 from morph.launch.foreach import Function, foreach, func, kernel, program
@@ -201,6 +202,7 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
         If ``op`` is unknown, if the values are not numbers, or if ``op`` is a function, which has
         no neutral element, and ``exclusive`` is true.
     """
+    exclusive = truth(exclusive, "exclusive")
     where, values, rows = values_of(column)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"a scan takes numbers, not an array of {values.dtype}")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.compiler.ir.layout import GLOBAL_ID
+from morph.data.conversion import callback, truth
 from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied
@@ -132,6 +133,8 @@ def apply(
     """Implement `PartitionedGraph.apply`."""
     if parts.undoable:
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
+    nonnegative = truth(nonnegative, "nonnegative")
+    callback(then, "then")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
     inserts, deletes, updates = map(_arrays_on_host, (inserts, deletes, updates))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from morph.language.hooks import Hook
+from morph.language.messages import shown
 
 Array = Any
 """An array of a device: NumPy's in host memory, CuPy's on a CUDA device."""
@@ -117,6 +118,22 @@ def _is_gpu_bool(x: Array) -> bool:
 
 def _bytes(x: Array) -> Array:
     return x.ravel().view(np.uint8)
+
+
+def listed(x: Any, name: str) -> Any:
+    """Return nested lists as an array, other objects unchanged.
+
+    Raises
+    ------
+    ValueError
+        If the rows of the lists differ in length.
+    """
+    if not isinstance(x, list | tuple):
+        return x
+    try:
+        return np.asarray(x)
+    except ValueError:
+        raise ValueError(f"{name}: rows of different lengths: {shown(x)}") from None
 
 
 def refuse_masked(x: Any, name: str) -> None:

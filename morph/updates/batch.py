@@ -11,7 +11,7 @@ import numpy as np
 from morph.data.column import ColumnView
 from morph.data.conversion import check_alive, check_ids, prepare
 from morph.language.messages import shown
-from morph.runtime.arrays import any_true, refuse_masked, refuse_rounded
+from morph.runtime.arrays import any_true, listed, refuse_masked, refuse_rounded
 from morph.runtime.device import Array, Device, is_host
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _row(device: Device, a: Any, where: str, column: Any = None) -> Any:
     refuse_masked(a, where)
     given = a
     if not hasattr(a, "__cuda_array_interface__") and not isinstance(a, np.ndarray):
-        a = device.to_host(a) if hasattr(a, "__dlpack__") else np.asarray(a)
+        a = device.to_host(a) if hasattr(a, "__dlpack__") else np.asarray(listed(a, where))
     if column is not None and column.dtype.kind == "f":
         refuse_rounded(a, where, column.dtype.type, given)
     wanted = 2 if column is not None and column.size else 1

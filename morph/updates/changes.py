@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from morph.data.conversion import callback, truth
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.temporary import run_all
@@ -34,6 +35,9 @@ def apply(
 ) -> Applied:  # fmt: skip
     """Implement `Graph.apply`."""
     g.may_change()
+    if nonnegative is not False:
+        nonnegative = truth(nonnegative, "nonnegative")
+    callback(then, "then")
     if then is None and points is None and (singles := g.single_changes()) is not None:
         change = singles.recognise(inserts, deletes, updates)
         made = None if change is None else singles.apply(g, change, nonnegative)

@@ -22,6 +22,7 @@ import numpy as np
 from morph.algorithms.dynamic import repair
 from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
+from morph.data.conversion import callback
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
@@ -136,6 +137,7 @@ class Maintained:
             If the batch is not right (see `Graph.apply`), or, of `DynamicSSSP`, a weight negative
             or NaN.
         """
+        callback(then, "then")
         with self._lock:
             if then is None and delete_points is None and self._seen == self.graph.changes:
                 try:

@@ -14,6 +14,7 @@ from morph.graph import Graph
 from morph.language.messages import shown
 from morph.launch.behind import behind
 from morph.partition.graph import PartitionedGraph
+from morph.runtime.arrays import listed
 from morph.runtime.device import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -123,7 +124,7 @@ def checked_seed(seed: Any) -> int:
 
 def _host_ids(graph: Graph | PartitionedGraph, source: Any, name: str) -> Any:
     if isinstance(graph, PartitionedGraph):  # has no labels
-        return np.asarray(graph.device.to_host(source)).ravel()
+        return np.asarray(graph.device.to_host(listed(source, name))).ravel()
     return graph.ids_of(source, name)
 
 

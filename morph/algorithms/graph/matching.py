@@ -27,6 +27,7 @@ from morph.algorithms.graph.arguments import (
 from morph.algorithms.graph.mst import exact_sum
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
+from morph.data.conversion import truth
 from morph.data.scalars import Scalars
 from morph.data.sorting import sort_words
 from morph.graph import Graph
@@ -186,6 +187,7 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
     -----
     Weights that increase along a path of k edges take k / 2 sequential rounds.
     """
+    weighted = truth(weighted, "weighted")
     seed, n = checked_seed(seed), len(graph.points)
     heavy = weighted and "weight" in graph.edges.columns
     zero = _zero(graph) if heavy else i32(0)

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from morph.data.conversion import callback, truth
 from morph.data.reclaim import release
 from morph.graph import Graph
 from morph.graph.applied import Applied, Then
@@ -195,6 +196,8 @@ class Journal:
             If the batch cannot be written to the disk, the journal is readonly, or another program
             has changed its files; the batch is then not applied.
         """
+        nonnegative = truth(nonnegative, "nonnegative")
+        callback(by, "by")
         with self.graph._lock:
             return self._apply(inserts, deletes, updates, delete_points, nonnegative, by)
 

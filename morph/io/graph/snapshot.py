@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.conversion import as_integer, of_type
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph import Graph
@@ -146,6 +147,10 @@ def write_snapshot(
         If the file cannot be written, or belongs to an open `Journal`.  An existing file then
         remains unchanged.
     """
+    of_type(graph, "graph", "Graph")
+    number = as_integer(number, "number")
+    if not 0 <= number < 2**63:
+        raise ValueError(f"number is from 0 to 2^63 - 1, not {number}")
     check_name(path)
     log = Path(f"{os.fspath(path)}.log")
     with ExitStack() as held:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.conversion import of_type, truth
 from morph.io.mesh.formats import TRIANGLE, is_foreign, is_foreign_file, suffix_of
 from morph.io.mesh.nodes import (
     Nodes,
@@ -97,6 +98,7 @@ def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -
     OSError
         If a file is missing or cannot be read.
     """
+    repair = truth(repair, "repair")
     if duplicates not in ("refuse", "keep"):
         raise ValueError(f"duplicates is 'refuse' or 'keep', not {shown(duplicates)}")
     if is_foreign_file(path):
@@ -245,6 +247,7 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
     OSError
         If the file cannot be written.
     """
+    of_type(pslg, "pslg", "Pslg")
     if is_foreign(path):
         raise ValueError(f"a graph is written as .poly: no {suffix_of(path)}")
     check_finite(points=pslg.points, point_attributes=pslg.point_attributes)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.conversion import of_type, truth
 from morph.io.mesh.bridges import read_foreign, write_foreign
 from morph.io.mesh.elements import read_ele
 from morph.io.mesh.formats import is_foreign, is_foreign_file, suffix_of
@@ -60,6 +61,7 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     OSError
         If a file is missing or cannot be read.
     """
+    repair = truth(repair, "repair")
     if is_foreign_file(path):
         if repair:
             raise ValueError(f"repair is for Triangle's files, not for a {suffix_of(path)}")
@@ -161,6 +163,9 @@ def write_mesh(
     OSError
         If a file cannot be written.
     """
+    of_type(mesh, "mesh", "Mesh")
+    neighbors, edges = truth(neighbors, "neighbors"), truth(edges, "edges")
+    voronoi = truth(voronoi, "voronoi")
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {shown(order)}")
     if is_foreign(base):

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.conversion import of_type, word
 from morph.data.formula import Formula
 from morph.io.text import clauses as compiled
 from morph.io.text.files import decompressed, identity, map_bytes, write_chunks
@@ -255,6 +256,8 @@ def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
     OSError
         If the file cannot be written; no partial file remains.
     """
+    of_type(formula, "formula", "Formula")
+    word(comment, "comment")
     at, literals = formula.offsets, formula.literals
     head = "".join(f"c {line}\n" for line in comment.splitlines())
     head += f"p cnf {formula.variables} {formula.clauses}\n"
