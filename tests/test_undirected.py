@@ -117,6 +117,10 @@ def test_parts_of_a_graph_have_all_reverses():
     g.edges.new(0, 3, 1)
     with pytest.raises(ValueError, match="edge 0 -> 3 has no reverse"):
         morph.partition(g, ["cpu", "cpu"])
+    parts = morph.partition(path_graph("cpu"), ["cpu", "cpu"])
+    assert morph.mst(parts).weight == 18
+    parts.apply(inserts=([0], [3], [1]))
+    assert morph.mst(parts).weight == 12  # each part has only the edges from its points
 
 
 @pytest.mark.parametrize("make", ["from_edges", "from_csr"])

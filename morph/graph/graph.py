@@ -462,12 +462,14 @@ class Graph(Making, Exporting):
     def require_reverses(self) -> None:
         """Check that each edge of an undirected graph has its reverse, if edges have changed.
 
+        A part of a graph has only the edges from its points, and is not checked.
+
         Raises
         ------
         ValueError
             If an edge has no reverse.
         """
-        if self.directed or self.paired:
+        if self.directed or self.paired or self.fixed:
             return
         src, dst, _ = self.edge_list()
         if not have_reverses(self.device, src, dst):
