@@ -131,7 +131,9 @@ def test_lists_that_are_not_symmetric_are_refused(target, make):
         getattr(morph.Graph, make)(first, [1, 2, 0], symmetric=True, device=target)
     with pytest.raises(ValueError, match="1 edges out and 0 in"):
         morph.Graph.from_edges([0], [1], symmetric=True, device=target)
-    g = morph.Graph.from_edges([0, 0, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0], symmetric=True, device=target)
+    g = morph.Graph.from_edges(
+        [0, 0, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0], symmetric=True, device=target
+    )
     assert not g.directed and host(g.degree()).tolist() == [4, 2]
     ends = np.random.default_rng(0).integers(0, 1000, (2, 100_000))
     both = np.concatenate([ends, ends[::-1]], axis=1)
