@@ -8,7 +8,7 @@ from weakref import ref
 
 import numpy as np
 
-from morph.data.conversion import check_ids
+from morph.data.conversion import check_ids, word
 from morph.data.sorting import stable_order
 from morph.data.store import COUNT
 from morph.data.table import Table
@@ -235,7 +235,7 @@ class Adjacency:
         ValueError
             If there is no such direction, or an edge has an end that is not a point.
         """
-        if direction not in ("out", "in"):
+        if word(direction, "direction") not in ("out", "in"):
             raise ValueError(f"direction {shown(direction)}: expected 'out' or 'in'")
         found = self._built.get(direction)
         if found is None and self.gapped:

@@ -195,6 +195,8 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
 def _sort(store: Table | Collection, by: Any, descending: bool) -> None:
     if isinstance(by, str) and by not in store.columns:
         raise ValueError(store.no_column(by))
+    if not isinstance(by, str) and np.ndim(by) == 0:
+        raise TypeError(f"by is the name of a column or an array of keys, not {shown(by)}")
     if not isinstance(by, str) and len(by) != len(store):
         raise ValueError(f"{store.name} has {len(store)} rows, but there are {len(by)} keys")
     column = ColumnView(store, store.columns[by]) if isinstance(by, str) else by

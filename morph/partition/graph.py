@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS
 from morph.data.collection import Flag
+from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.data.versions import exclusive, new_lock
@@ -144,6 +145,9 @@ class PartitionedGraph:
 
     def local(self, k: int) -> Graph:
         """Return the graph of part k."""
+        k = as_integer(k, "k")
+        if not 0 <= k < len(self.parts):
+            raise IndexError(f"k = {k}: there are {len(self.parts)} parts")
         part = self.parts[k]
         if part is None:
             raise ValueError(f"part {k} lies in another process")

@@ -103,7 +103,10 @@ def _array(g: Graph, x: Any) -> Array:
         if isinstance(x, ColumnView):
             x = x.array
         elif isinstance(x, int | float | list | range | np.generic):
-            x = np.asarray(x)
+            try:
+                x = np.asarray(x)
+            except ValueError:  # rows of different lengths
+                return None
         if type(x) is not np.ndarray and type(x) is not g.device.xp.ndarray:
             return None
     return x if x.ndim == 1 else x.reshape(1) if x.ndim == 0 else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from morph.io.text.files import named
 from morph.io.text.formats import Format
 from morph.io.text.scanner import StrPath
 from morph.language.messages import shortened
@@ -59,7 +60,7 @@ TRIANGLE = tuple(s for row in ROWS[:-1] if row.kind == "mesh" for s in row.suffi
 
 def suffix_of(path: StrPath) -> str:
     """Return the suffix of a path in lower case, with that before ``.gz``."""
-    stem, suffix = os.path.splitext(os.fspath(path).lower())
+    stem, suffix = os.path.splitext(named(path).lower())
     return os.path.splitext(stem)[1] + suffix if suffix == ".gz" else suffix
 
 
@@ -87,7 +88,7 @@ def is_foreign(path: StrPath) -> bool:
 
 def is_foreign_file(path: StrPath) -> bool:
     """`is_foreign` for a file to be read; an existing base name of Triangle's files is not."""
-    name = os.fspath(path)
+    name = named(path)
     if any(os.path.exists(name + suffix) for suffix in TRIANGLE):
         return False
     return suffix_of(name) in MESHIO or (os.path.isfile(name) and is_foreign(name))

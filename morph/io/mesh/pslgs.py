@@ -27,7 +27,7 @@ from morph.io.mesh.nodes import (
     scan_nodes,
 )
 from morph.io.mesh.repair import first_twins, report
-from morph.io.text.files import replacing
+from morph.io.text.files import named, replacing
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
 from morph.language.messages import shown
@@ -64,7 +64,7 @@ class Poly:
 
 def file_base(path: StrPath) -> str:
     """Return the base name of a mesh's files, given the base name or one of the files."""
-    name = os.fspath(path)
+    name = named(path)
     stem, suffix = os.path.splitext(name)
     return stem if suffix in TRIANGLE else name
 
@@ -106,7 +106,7 @@ def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -
             path, None, "a graph is read from a .poly or .node file; this is a mesh's"
         )
     keep = duplicates == "keep"
-    base, name = file_base(path), os.fspath(path)
+    base, name = file_base(path), named(path)
     if name.endswith(".node") or not (name.endswith(".poly") or os.path.exists(base + ".poly")):
         nodes = read_node(base + ".node", repair, keep)
         return Pslg(
