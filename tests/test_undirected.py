@@ -143,6 +143,17 @@ def test_lists_that_are_not_symmetric_are_refused(target, make):
         morph.Graph.from_edges(*both, symmetric=True, device=target)
 
 
+@pytest.mark.parametrize("dtype", ["i4", "i8", "u8", "f4", "f8", "?"])
+def test_edge_betweenness_needs_equal_weights(target, dtype):
+    weight = np.array([1, 2, 3, 1], dtype)
+    g = morph.Graph.from_edges([0, 1, 2, 0], [1, 2, 0, 0], weight, symmetrize=True, device=target)
+    morph.edge_betweenness(g, weighted=True)
+    g.edges.weight[0] = 0
+    morph.edge_betweenness(g)
+    with pytest.raises(ValueError, match="equal weights both ways"):
+        morph.edge_betweenness(g, weighted=True)
+
+
 def test_copies_know_their_reverses():
     g = path_graph("cpu")
     assert g.paired and g.copy().paired and morph.Graph("cpu", directed=False).paired

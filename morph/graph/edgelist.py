@@ -129,21 +129,30 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
     return a
 
 
-def have_reverses(device: Device, src: Array, dst: Array) -> bool:
+def _mixed(h: Array) -> Array:
+    for factor in FACTORS:
+        h = h * factor
+        h ^= h >> np.uint64(29)
+    return h
+
+
+def have_reverses(device: Device, src: Array, dst: Array, weight: Array | None = None) -> bool:
     """Whether as many edges lead from u to v as from v to u, for all points u and v.
 
-    Tested by a salted hash of the ends, which is added for edges to larger ids and subtracted for
-    edges to smaller ids: of a list that lacks a reverse, the sum is 0 for one in 2**64 salts.
+    With ``weight``, as many of equal weight.  Tested by a salted hash of the ends, which is added
+    for edges to larger ids and subtracted for edges to smaller ids: of a list that lacks a reverse,
+    the sum is 0 for one in 2**64 salts.
     """
     xp, total = device.xp, 0
     step = CHUNK if device.on_host else CHUNK_ON_GPU
     with device.active():
         for at in range(0, src.size, step):
             u, v = (a[at : at + step].astype(np.int64) for a in (src, dst))
-            h = (xp.minimum(u, v) << 32 | xp.maximum(u, v)).view(np.uint64) ^ SALT
-            for factor in FACTORS:
-                h *= factor
-                h ^= h >> np.uint64(29)
+            h = _mixed((xp.minimum(u, v) << 32 | xp.maximum(u, v)).view(np.uint64) ^ SALT)
+            if weight is not None:
+                w = weight[at : at + step]
+                w = (w.astype(np.float64) + 0.0) if w.dtype.kind == "f" else w.astype(np.int64)
+                h = _mixed(h + w.view(np.uint64))
             total += int((h * xp.sign(v - u).view(np.uint64)).sum(dtype=np.uint64))
     return total % 2**64 == 0
 
