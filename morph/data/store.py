@@ -13,11 +13,12 @@ import numpy as np
 
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
-from morph.data.conversion import as_integer, column_from, converted, word
+from morph.data.conversion import as_integer, column_from, converted
 from morph.data.layout import Column, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import exclusive, moved, new_lock, renew
+from morph.language.arguments import word
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, is_host

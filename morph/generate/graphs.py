@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import as_integer, number, truth
+from morph.data.conversion import as_integer, number
 from morph.generate.draws import UNIT, Thresholds, check, quadrants, raw_bits, streams
 from morph.graph import Graph
 from morph.graph.arrange import Rows, empty, offsets_from, require_memory, sources_from
+from morph.language.arguments import truth
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
 from morph.partition.group import share_of

@@ -8,7 +8,7 @@ from weakref import ref
 
 import numpy as np
 
-from morph.data.conversion import check_ids, word
+from morph.data.conversion import check_ids
 from morph.data.sorting import stable_order
 from morph.data.store import COUNT
 from morph.data.table import Table
@@ -33,6 +33,7 @@ from morph.graph.gapped import (
 )
 from morph.graph.rebuild import RebuiltRows
 from morph.graph.tiles import Tiles, tiles_of
+from morph.language.arguments import word
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
 from morph.language.messages import shown

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from morph.data.conversion import as_integer, key, truth
+from morph.data.conversion import as_integer
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.graph.arrange import (
     Rows,
@@ -27,6 +27,7 @@ from morph.graph.interop import (
     networkx_edges,
     table_edges,
 )
+from morph.language.arguments import key, truth
 from morph.language.dtypes import parse
 from morph.language.messages import shown
 from morph.runtime.arrays import listed, refuse_masked
@@ -289,7 +290,8 @@ class Making:
             If the table has no such columns, an end is missing, a real number or a date, and as in
             `from_edges`.
         """
-        key(source, "source"), key(target, "target")
+        key(source, "source")
+        key(target, "target")
         key(weight, "weight")
         if not hasattr(table, "columns") or not hasattr(table, "__getitem__"):
             raise TypeError(f"table is a table of pandas, polars or Arrow, not {shown(table)}")

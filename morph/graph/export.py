@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.conversion import key
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.labels import Labelled
+from morph.language.arguments import key
 from morph.language.messages import shown
 from morph.runtime.device import Array
 

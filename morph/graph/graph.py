@@ -11,7 +11,6 @@ import numpy as np
 
 from morph.data.collection import Collection
 from morph.data.compaction import carry_out, compact
-from morph.data.conversion import truth, word
 from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.store import groups_of
@@ -24,6 +23,7 @@ from morph.graph.construction import Making
 from morph.graph.edgelist import have_reverses
 from morph.graph.export import Exporting
 from morph.graph.tiles import TILED, Tiles
+from morph.language.arguments import truth, word
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import truth
+from morph.language.arguments import truth
 from morph.language.hooks import Hook
 from morph.language.messages import shortened
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home

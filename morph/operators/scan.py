@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.column import ColumnView
-from morph.data.conversion import truth
 from morph.data.table import Table
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.launch.foreach import Function, foreach, func, kernel, program
 from morph.operators.reduce import check_operator

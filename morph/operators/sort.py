@@ -9,10 +9,10 @@ import numpy as np
 
 from morph.data.collection import Collection
 from morph.data.column import ColumnView
-from morph.data.conversion import truth
 from morph.data.sorting import order_of
 from morph.data.table import Table
 from morph.data.versions import exclusive
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.values import values_of

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.compiler.ir.layout import GLOBAL_ID
-from morph.data.conversion import callback, truth
 from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied
 from morph.graph.gapped import weight_of
+from morph.language.arguments import callback, truth
 from morph.language.dtypes import vec
 from morph.partition.parts import (
     DIVIDED,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from morph.data.conversion import callback, truth
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
 from morph.graph.edgelist import without_reverse
+from morph.language.arguments import callback, truth
 from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, is_host
 from morph.updates import edge_ids, fast_path, recognition

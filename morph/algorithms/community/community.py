@@ -35,8 +35,9 @@ from morph.algorithms.community.tasks import (
     search_tables,
 )
 from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
-from morph.data.conversion import as_integer, callback, number, truth
+from morph.data.conversion import as_integer, number
 from morph.graph import Graph
+from morph.language.arguments import callback, truth
 from morph.language.messages import shown
 from morph.runtime.arrays import listed
 

@@ -22,9 +22,9 @@ import numpy as np
 from morph.algorithms.dynamic import repair
 from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import callback
 from morph.data.table import Table
 from morph.data.versions import exclusive
+from morph.language.arguments import callback
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import i32, i64

@@ -27,10 +27,10 @@ from morph.algorithms.graph.arguments import (
 from morph.algorithms.graph.mst import exact_sum
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
-from morph.data.conversion import truth
 from morph.data.scalars import Scalars
 from morph.data.sorting import sort_words
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.hashing import mix64
 from morph.prelude import atomic_cas, i32, i64, u64

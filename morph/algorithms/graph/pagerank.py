@@ -17,9 +17,10 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import early_results, live_edges, of_graph
 from morph.algorithms.graph.workspace import workspace
-from morph.data.conversion import as_integer, number, truth
+from morph.data.conversion import as_integer, number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph

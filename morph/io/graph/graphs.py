@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.conversion import of_type, truth, word
 from morph.graph import Graph
 from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.formats import FORMATS, ROWS, GraphFormat
 from morph.io.graph.shares import read_shares
 from morph.io.text.files import read_start, replacing, split_compression
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.arguments import of_type, truth, word
 from morph.language.messages import shortened, shown
 from morph.partition.graph import PartitionedGraph
 from morph.partition.ranges import Division, Ends, division, partitioned_edges, places

@@ -24,7 +24,6 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from morph.data.conversion import callback, truth
 from morph.data.reclaim import release
 from morph.graph import Graph
 from morph.graph.applied import Applied, Then
@@ -45,6 +44,7 @@ from morph.io.graph.snapshot import (
 )
 from morph.io.text.files import named, remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.arguments import callback, truth
 from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
 from morph.updates.edge_ids import use_next

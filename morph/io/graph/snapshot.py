@@ -22,13 +22,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import as_integer, of_type
+from morph.data.conversion import as_integer
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.io.text.files import replacing, split_compression
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.arguments import of_type
 from morph.language.dtypes import NAMES, Ref, vec
 from morph.runtime.device import Device
 from morph.runtime.toolchain.cache import lock_file

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import of_type, truth
 from morph.io.mesh.formats import TRIANGLE, is_foreign, is_foreign_file, suffix_of
 from morph.io.mesh.nodes import (
     Nodes,
@@ -30,6 +29,7 @@ from morph.io.mesh.repair import first_twins, report
 from morph.io.text.files import named, replacing
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
+from morph.language.arguments import of_type, truth
 from morph.language.messages import shown
 from morph.mesh import Pslg
 from morph.mesh.mesh import Floats, Ints, Mesh

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import of_type
+from morph.language.arguments import of_type
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 from morph.mesh.validation import repeated_points
 

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from morph.data.conversion import of_type
 from morph.io.mesh.nodes import check_marked, marker_column, numbering, open_scanner
 from morph.io.mesh.repair import first_twins
 from morph.io.mesh.second_order import look_up, owned
 from morph.io.text.files import write_chunks
 from morph.io.text.rows import counted, format_rows
 from morph.io.text.scanner import Block, Field, Scanner, StrPath
+from morph.language.arguments import of_type
 from morph.language.messages import shown
 from morph.mesh.arrays import real_array
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys

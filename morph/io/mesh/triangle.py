@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import of_type, truth
 from morph.io.mesh.bridges import read_foreign, write_foreign
 from morph.io.mesh.elements import read_ele
 from morph.io.mesh.formats import is_foreign, is_foreign_file, suffix_of
@@ -27,6 +26,7 @@ from morph.io.mesh.voronoi import voronoi_parts
 from morph.io.text.files import replacing
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import StrPath
+from morph.language.arguments import of_type, truth
 from morph.language.messages import shown
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 

@@ -15,12 +15,12 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import of_type, word
 from morph.data.formula import Formula
 from morph.io.text import clauses as compiled
 from morph.io.text.files import decompressed, identity, map_bytes, write_chunks
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.arguments import of_type, word
 from morph.language.dtypes import ID_LIMIT
 from morph.language.messages import shown
 from morph.partition.formula import DividedFormula
