@@ -49,10 +49,7 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
-        *(
-            f"operators.{name}"
-            for name in ("bucket_queue", "edge_map", "reduce", "scan", "sort", "worklists")
-        ),
+        *(f"operators.{p.stem}" for p in (ROOT / "morph/operators").glob("[!_]*.py")),
         "generate.draws",
         "updates.in_place",
         "updates.resolve",
@@ -91,7 +88,7 @@ def graphs() -> None:
     with mock.patch.object(sssp, "DENSE", 0):
         morph.sssp(g)
     twice = morph.Graph.from_edges([0, 1], [1, 2], np.ones(2, np.int32), symmetrize=True)
-    with mock.patch.object(mst, "MANY", 1):
+    with mock.patch.object(mst, "SYMMETRY_ARCS", 1):
         morph.mst(twice)
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)
     for row in ROWS:

@@ -13,7 +13,7 @@ from meshfiles import MESHES, assert_equal, grid
 import morph
 from morph.cli import main
 from morph.io import FormatError, from_meshio, read_mesh, write_mesh
-from morph.io.mesh.formats import MESHIO, is_foreign
+from morph.io.mesh.formats import SINGLE, format_of
 
 meshio = pytest.importorskip("meshio")
 EXTRA = "this needs meshio: pip install 'morph-engine[mesh]'"
@@ -183,5 +183,5 @@ def test_commands(tmp_path):
 
 def test_the_suffixes_are_meshio_s():
     theirs = set(meshio.extension_to_filetypes) - {".node", ".ele"}
-    assert theirs == set(MESHIO)
-    assert all(is_foreign(Path(f"a{suffix}")) for suffix in MESHIO)
+    assert theirs == set(SINGLE)
+    assert all(format_of(Path(f"a{suffix}")) is SINGLE[suffix] for suffix in SINGLE)

@@ -7,6 +7,7 @@ import logging
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,9 @@ HIDDEN: dict[str, tuple[Any, int]] = {
     if array.fill is not None
 }
 SMALLEST = 16  # capacity of an empty store after its first growth
+MOST_LAYOUTS = 1 << 12  # that are known by number; more often, equal ones have several
 _layouts: dict[tuple[Any, ...], int] = {}  # numbers of layouts, see `Store.layout`
+_numbers = count()  # each is given once
 
 
 class Store:
@@ -250,9 +253,10 @@ class Store:
 
     @property
     def layout(self) -> int:
-        """A number of what a compiled unit depends on, apart from the tables referred to.
+        """A number of the properties that units depend on, apart from the tables referred to.
 
-        It is equal for stores of one kind with columns of equal names, types and places in a row.
+        It is equal only for stores of one kind with columns of equal names, types and places in a
+        row, and for all of these unless more than `MOST_LAYOUTS` layouts were used in between.
         """
         version = self.version
         if self._layout[0] != version:
@@ -264,7 +268,9 @@ class Store:
                 self.kind, self._has_deletes, self._wide, self.owner_stride,
                 *[(c.name, c.dtype, c.size, c.ref, c.stride, places.get(c.name)) for c in columns],
             )  # fmt: skip
-            number = _layouts.setdefault(described, len(_layouts))
+            if len(_layouts) >= MOST_LAYOUTS and described not in _layouts:
+                _layouts.clear()
+            number = _layouts.setdefault(described, next(_numbers))
             object.__setattr__(self, "_layout", (version, number))
         return self._layout[1]
 

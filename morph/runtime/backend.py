@@ -26,7 +26,7 @@ Or `IOTA`, or an array of the device of the same size, and of the same type or i
 """
 
 IOTA = object()  # as a value of `Write`: the index of each element
-FEW = 16  # number of host values for which `Backend.put` is cheaper than a copy of an array
+PUT_VALUES = 16  # number of host values for which `Backend.put` is cheaper than a copy of an array
 
 
 class Seeds(NamedTuple):

@@ -173,7 +173,7 @@ def community(
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions, parallel edges and loops are ignored.
     q : int or array of int
         The vertex that the subgraph has, or several: a query for each.

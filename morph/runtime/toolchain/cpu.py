@@ -79,7 +79,7 @@ class Compiler:
     command : tuple of str
         How to start it.
     version : str
-        What it answers to ``--version``.
+        Its output for ``--version``.
     flags : tuple of str
         The machine-dependent flags to use.
     checked : bool
