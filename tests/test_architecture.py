@@ -337,7 +337,7 @@ def test_algorithms_use_public_names_only(module):
                "real_array"}  # fmt: skip
     public |= {"all_true", "any_true", "bincount", "count_each", "count_true", "rough_mean"}
     public |= {"available_threads", "mix32", "mix64", "shortened", "shown", "truth", "as_integer"}
-    public |= {"refuse_masked"}
+    public |= {"callback", "have_reverses", "listed", "refuse_masked", "refuse_rounded"}
     public |= {"compile_ahead", "device_for", "plus", "set_lengths", "share_of", "sort_words"}
     public |= {"KeptLaunches", "behind", "bounds_of", "clauses_of", "in_background", "joined"}
     broken = [

@@ -16,6 +16,7 @@ from targets import host
 import morph
 from morph import generate, io, survey, validate
 from morph.algorithms.registry import ROWS
+from morph.prelude import f64
 
 BIG = 2**53 + 1
 ENDS = np.array([[0, 1, 2, 0, 3], [1, 2, 0, 2, 4]])
@@ -270,7 +271,7 @@ def test_integers_in_batches_keep_their_digits_or_are_refused(target):
                 g.device.asarray(np.array([big])),
             ):  # fmt: skip
                 given = list(weight) if isinstance(weight, tuple) else weight
-                with pytest.raises(ValueError, match=rf"inserts.weight\[0\] = {big} would lose"):
+                with pytest.raises(ValueError, match=rf"inserts.weight(\[0\])? = {big} would lose"):
                     g.apply(([0], [1], given))
                 if np.ndim(host(weight)):
                     with pytest.raises(ValueError, match=rf"updates.weight\[0\] = {big} would"):
@@ -303,6 +304,7 @@ def test_integers_beside_reals_in_a_file(tmp_path):
 
 # --- bad values ----------------------------------------------------------------------------------
 
+SQUARE = morph.triangulate([[0, 0], [1, 0], [0, 1], [1, 1.1]], device="cpu")
 G = morph.Graph.from_edges(*ENDS, weight=[3, 1, 4, 1, 5])
 
 
@@ -337,6 +339,70 @@ def test_bad_values(ask, error, said):
     with pytest.raises(error, match=said) as caught:
         ask()
     assert len(str(caught.value)) <= 200
+
+
+def column():
+    return G.copy().points.add("x", (f64, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("points", lambda a: morph.triangulate(a)),
+        ("points", lambda a: morph.Mesh(a, [[0, 1, 2]])),
+        ("points", lambda a: morph.Pslg(a, [[0, 1]])),
+        ("points", lambda a: SQUARE.find_simplex(a)),
+        ("values", lambda a: SQUARE.interpolate(np.append(a, [[0, 0]], axis=0), [[0.5, 0.5]])),
+        ("holes", lambda a: morph.Pslg(SQUARE.points, holes=a)),
+        ("points.x", lambda a: column().__setitem__(slice(3), a)),
+        ("points.x", lambda a: column().__setitem__(slice(3), a.tolist())),
+    ],
+)  # fmt: skip
+def test_integers_that_lose_digits_as_reals_are_refused(name, ask):
+    ask(np.array([[0, 0], [2**53, 0], [0, 2**53]]) // 2**53)
+    for big in (BIG, 2**63 - 1):
+        with pytest.raises(
+            ValueError, match=rf"^{name}\[1, 0\] = {big} would lose digits as float64"
+        ):
+            ask(np.array([[0, 0], [big, 0], [0, 1]]))
+    with pytest.raises(ValueError, match=rf"{BIG} would lose digits"):
+        morph.triangulate([[0, 0.5], [BIG, 0], [0, 1]])
+
+
+def test_integers_beside_missing_values_keep_their_digits():
+    pandas = pytest.importorskip("pandas")
+    weight = pandas.array([BIG, None], "Int64")
+    table = pandas.DataFrame({"source": [0, 1], "target": [1, 2], "weight": weight})
+    with pytest.raises(ValueError, match=rf"column 'weight'\[0\] = {BIG} would lose digits"):
+        morph.Graph.from_table(table)
+    table["weight"] = pandas.array([BIG - 1, None], "Int64")
+    assert morph.Graph.from_table(table).edges.weight[0] == BIG - 1
+
+
+def test_lists_of_edges_are_no_batch():
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1, 2], device="cpu")
+    for given in ([(0, 1), (1, 2)], [[0, 1], [1, 2]], [(0, 1)], [(0, 1, 5), (1, 2, 6)]):
+        for name in ("inserts", "updates"):
+            with pytest.raises(TypeError, match=rf"{name}: .* may mean a list of edges"):
+                g.apply(**{name: given})
+    assert len(g.edges) == 2
+    assert g.apply(tuple(zip((0, 1), (1, 2), strict=True))).inserted.size == 2
+    assert g.apply([np.array([0, 1]), np.array([1, 2])]).inserted.size == 2
+
+
+def test_masks_of_subclasses():
+    class Masked(np.ndarray):
+        pass
+
+    ids = np.arange(2).view(Masked)
+    for mask in (True, np.True_, np.array([True, False])):
+        ids.mask = mask
+        with pytest.raises(ValueError, match=r"^src\[0\] is masked"):
+            morph.Graph.from_edges(ids, [1, 2])
+    for mask in (False, np.zeros(2, bool), lambda: True):
+        ids.mask = mask
+        assert morph.Graph.from_edges(ids, [1, 2]).edges.live == 2
+    assert np.asarray(ids)[0] == 0
 
 
 def masked(values):
@@ -431,7 +497,37 @@ ASKED = {
     ),
     "random_ksat": (lambda **k: generate.random_ksat(**{"k": 2, "n": 9, "ratio": 1.0} | k),
                     "k n ratio seed"),
-    "rmat": (lambda **k: generate.rmat(**{"scale": 3} | k), "scale edge_factor a b c weight seed"),
+    "rmat": (
+        lambda **k: generate.rmat(**{"scale": 3} | k),
+        "scale edge_factor a b c weight seed permute directed simple",
+    ),
+    "grid": (lambda **k: generate.grid(**{"rows": 2, "columns": 2} | k), "rows columns torus"),
+    "matching": (lambda **k: morph.matching(G, **k), "weighted seed"),
+    "community": (lambda **k: morph.community(G, 0, (2, 3), **k), "progress"),
+    "path": (lambda **k: morph.path(G, **{"found": morph.bfs(G), "target": 1} | k), "found target"),
+    "apply": (lambda **k: G.copy().apply(**k), "inserts nonnegative then"),
+    "apply in parts": (
+        lambda **k: morph.partition(G, ["cpu", "cpu"]).apply(**k), "nonnegative then",
+    ),
+    "DynamicBFS.apply": (lambda **k: morph.DynamicBFS(G.copy()).apply(**k), "then"),
+    "Graph": (lambda **k: morph.Graph("cpu", **k), "directed"),
+    "add_table": (lambda **k: morph.Graph("cpu").add_table("t", **k), "capacity"),
+    "from_scipy": (
+        lambda **k: morph.Graph.from_scipy(**{"matrix": sp.eye(2, format="csr")} | k),
+        "matrix weight copy",
+    ),
+    "from_networkx": (
+        lambda **k: morph.Graph.from_networkx(**{"graph": undirected()} | k), "graph",
+    ),
+    "bytes_needed": (lambda **k: morph.Graph.bytes_needed(**{"n": 1, "m": 1} | k), "n m arranged"),
+    "partition": (lambda **k: morph.partition(G, ["cpu", "cpu"], **k), "shares"),
+    "grow": (lambda **k: morph.Table("t", "cpu").grow(**k), "minimum"),
+    "scan": (lambda **k: morph.scan([1, 2], **k), "op exclusive"),
+    "reduce": (lambda **k: morph.reduce([1, 2], **{"op": "sum"} | k), "op"),
+    "argsort": (lambda **k: morph.argsort([1, 2], **k), "descending"),
+    "violations": (
+        lambda **k: morph.triangulate([[0, 0], [1, 0], [0, 1]]).violations(**k), "conforming",
+    ),
     "geometric": (lambda **k: generate.geometric(9, **{"radius": 0.5} | k), "radius weight seed"),
 }  # fmt: skip
 

@@ -264,6 +264,9 @@ def test_batches_that_are_refused():
     assert parts.changes == 0 and parts.apply().inserted.size == 0 == parts.changes
     one = morph.Graph("cpu", directed=False)
     one.points.extend(3), one.edges.extend(src=[0, 1, 2], dst=[1, 0, 0])
+    with pytest.raises(ValueError, match="2 -> 0 has no reverse"):
+        morph.partition(one, ["cpu", "cpu"])
+    one.paired = True
     alone = morph.partition(one, ["cpu", "cpu"])
     with pytest.raises(ValueError, match="is not directed, but an edge has no reverse"):
         alone.apply(deletes=[0])

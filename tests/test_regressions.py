@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from small import rows, values
 
+import morph
 from morph import (
     Graph,
     Table,
@@ -162,6 +163,64 @@ def test_a_forked_process_can_launch():
     child.join()
     assert answered
     assert receive.recv() == [1]
+
+
+def _errors_of(send, calls):
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except RuntimeError as error:
+            errors.append(str(error))
+    send.send(errors)
+
+
+@needs_fork
+@pytest.mark.parametrize("kind", ["graph", "parts", "table"])
+def test_a_forked_process_refuses_what_another_thread_uses(kind):
+    """The lock belongs to a thread that the child does not have."""
+    used, unused = (morph.Graph.from_edges([0, 1], [1, 2], device="cpu") for _ in range(2))
+    calls = [lambda: morph.bfs(used), lambda: used.apply(([0], [1])), lambda: used.edges[0].src]
+    if kind == "table":
+        used = table_of("cpu", 10)
+        calls = [used.new, used.compact]
+    elif kind == "parts":
+        used = morph.partition(used, ["cpu", "cpu"])
+    morph.bfs(unused)
+    begun, end = threading.Event(), threading.Event()
+
+    def use():
+        with used._lock:
+            begun.set()
+            end.wait(600)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    begun.wait(600)
+    context = multiprocessing.get_context("fork")
+    receive, send = context.Pipe()
+    child = context.Process(target=_errors_of, args=(send, [lambda: morph.bfs(unused), *calls]))
+    child.start()
+    end.set()
+    answered = receive.poll(60)
+    if not answered:
+        child.kill()
+    child.join(), thread.join()
+    assert answered
+    errors = receive.recv()
+    assert len(errors) >= 2 and all("when this process was forked" in text for text in errors)
+    with used._lock:  # the parent's is as before
+        pass
+
+
+@needs_fork
+def test_a_forked_process_keeps_the_locks_of_its_thread():
+    g = morph.Graph.from_edges([0, 1], [1, 2], device="cpu")
+    with g._lock:
+        child = os.fork()
+        if not child:
+            os._exit(0 if morph.bfs(g).distance.tolist() == [0, 1, 2] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_threads_are_counted_where_processes_are_not_bound_to_cores(monkeypatch):

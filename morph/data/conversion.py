@@ -22,6 +22,7 @@ from morph.runtime.arrays import (
     is_host,
     on_device_of,
     refuse_masked,
+    refuse_rounded,
 )
 from morph.runtime.device import device_of
 
@@ -65,6 +66,8 @@ def raw(value: Any, column: Column, target: StoreLike | None, where: str) -> Arr
         a = np.asarray(value)
         if a.dtype.kind in "fO" and column.dtype.kind in "iu":
             a = _big(value, a, column, where)
+        elif a.dtype.kind == "f" == column.dtype.kind:
+            refuse_rounded(a, where, column.dtype.type, value)
     kind, to = a.dtype.kind, column.dtype.kind
     fits = a.dtype.newbyteorder("=") in NAMES and (
         kind == to
@@ -106,7 +109,7 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
     Raises
     ------
     ValueError
-        If a reference is out of range.
+        If a reference is out of range, or an integer would lose digits as a real.
     OverflowError
         If an integer does not fit, or a finite number would become infinite.
     """
@@ -120,6 +123,8 @@ def _as_type(a: Array, column: Column, where: str) -> Array:
     if column.ref:
         with on_device_of(a):
             return a.astype(column.dtype, copy=False)
+    if column.dtype.kind == "f":
+        refuse_rounded(a, where, column.dtype.type)
     with on_device_of(a):
         if column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
             info = np.iinfo(column.dtype)
@@ -329,15 +334,3 @@ def as_integer(x: Any, name: str) -> int:
         with suppress(TypeError):  # raised by an array
             return int(x.__index__())
     raise TypeError(f"{name} is an integer, not {shown(x)}")
-
-
-def truth(x: Any, name: str) -> bool:
-    """Return an argument that is True or False, or 1 or 0.
-
-    Raises
-    ------
-    TypeError
-    """
-    if not isinstance(x, int | np.integer | np.bool_) or x not in (0, 1):
-        raise TypeError(f"{name} is True or False, not {shown(x)}")
-    return bool(x)

@@ -14,7 +14,7 @@ from morph.data.conversion import as_integer
 from morph.language.dtypes import ID_LIMIT
 from morph.language.hooks import Hook
 from morph.language.messages import shortened, shown
-from morph.runtime.arrays import refuse_masked
+from morph.runtime.arrays import listed, refuse_masked
 from morph.runtime.device import device
 
 read_cnf: Hook[Formula] = Hook()  # provided by io
@@ -198,7 +198,7 @@ def _count(variables: Any) -> int:
 def _row(name: str, values: Any) -> NDArray[Any]:
     """Return integers as an array on the host, shape (k,)."""
     refuse_masked(values, name)
-    array = _HOST.to_host(values)
+    array = _HOST.to_host(listed(values, name))
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (k,), got {array.shape}")
     if array.size == 0:

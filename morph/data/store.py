@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import keyword
 import logging
-import threading
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,11 +14,12 @@ import numpy as np
 
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
-from morph.data.conversion import column_from, converted
+from morph.data.conversion import as_integer, column_from, converted
 from morph.data.layout import Column, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
-from morph.data.versions import exclusive, moved, renew
+from morph.data.versions import exclusive, moved, new_lock, renew
+from morph.language.arguments import word
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, is_host
@@ -70,7 +70,7 @@ class Store:
         self.device = device
         self.capacity = checked_capacity(capacity)
         self.version = 0
-        self._lock = threading.RLock()  # the lock of the graph, if the store belongs to one
+        self._lock = new_lock()  # the lock of the graph, if the store belongs to one
         self._most = ID_LIMIT
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}
@@ -182,6 +182,7 @@ class Store:
         KeyError
             If there is no such column.
         """
+        word(name, "name")
         if name not in self.columns:
             raise KeyError(self.no_column(name))
         column = self.columns.pop(name)
@@ -207,6 +208,7 @@ class Store:
         ValueError
             If ``new`` is in use or not a valid name of a column.
         """
+        word(old, "old"), word(new, "new")
         if old not in self.columns:
             raise KeyError(self.no_column(old))
         self._check_name(new)
@@ -367,6 +369,7 @@ class Store:
         ValueError
             If the store would exceed 2^31 - 1 rows.
         """
+        minimum = as_integer(minimum, "minimum")
         most = max(self._most, minimum)  # `resize` refuses an impossible minimum
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
@@ -376,7 +379,7 @@ class Store:
 
     def limit_rows(self, most: int) -> None:
         """Limit the store to ``most`` rows, as other data have fewer bits for their numbers."""
-        self._most = most
+        self._most = as_integer(most, "most")
 
     @exclusive
     def resize(self, capacity: int) -> None:
@@ -592,6 +595,7 @@ class Store:
         IndexError
             If it is not allocated; negative ids are invalid.
         """
+        id = as_integer(id, "id")
         first, last = self.span()
         if not first <= id < last:
             raise IndexError(f"{self.name} has no row {id}: it has rows {first} to {last - 1}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.compaction import compact, prepared
-from morph.data.conversion import bind, check_alive, check_ids, converted, prepare
+from morph.data.conversion import as_integer, bind, check_alive, check_ids, converted, prepare
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
@@ -227,7 +227,7 @@ class Table(Store):
             If the lengths differ, or values do not fit their column.  The table is unchanged then.
         """
         self._may_change()
-        n, checked = prepare(self, None if n is None else int(n), arrays)
+        n, checked = prepare(self, None if n is None else as_integer(n, "n"), arrays)
         self._check_ends(checked)
         first = len(self)
         self._ensure_capacity(first + n)
@@ -285,6 +285,8 @@ class Table(Store):
     def delete(self, ids: Any) -> None:
         """Delete rows; rows that are already dead are ignored.
 
+        Edges of an undirected graph are deleted with their reverses.
+
         Parameters
         ----------
         ids : int, Row, sequence or array of these, or array of bool of length ``len(table)``
@@ -300,7 +302,7 @@ class Table(Store):
         if isinstance(ids, (Row, int)):
             ids = [ids]
         if isinstance(ids, (list, tuple, set, frozenset)) and not _bools(ids):
-            ids = np.array([as_id(i, self, "ids") for i in ids], np.int64)
+            ids = np.array([as_id(i, self, "ids") for i in ids])
         with self.device.active():
             a = self.device.asarray(ids)
             if a.dtype.kind == "b":

@@ -6,10 +6,14 @@ version, so a launch compares one number, and the versions only if this number h
 
 from __future__ import annotations
 
+import os
+from _thread import RLock
 from collections.abc import Callable
 from functools import wraps
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
+
+from morph.language.weak import WeakObjects
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +46,50 @@ def renew(x: Any, version: int | None = None) -> None:
 def moved() -> None:
     """Change the epoch: an object is new, or has a new version."""
     latest.epoch = next(_numbers)
+
+
+class Lock(RLock):  # type: ignore[misc]
+    """The reentrant lock of a graph, or of a table outside of graphs."""
+
+    __slots__ = ()
+
+
+class LostLock(RLock):  # type: ignore[misc]
+    """A lock whose owner, a thread, does not exist in this process, which was forked meanwhile."""
+
+    __slots__ = ()
+
+    def acquire(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise an error: the graph may be in the middle of a change."""
+        raise RuntimeError(
+            "another thread was using this graph or table when this process was forked: it cannot "
+            "be used here; pass a copy, or start processes by 'spawn'"
+        )
+
+    __enter__ = acquire
+
+
+_locks: WeakObjects[Lock] = WeakObjects()
+
+
+def new_lock() -> Lock:
+    """Return a lock for a graph or a table."""
+    lock = Lock()
+    _locks.add(lock)
+    return lock
+
+
+def _forked() -> None:
+    """Mark the locks that threads of the parent process hold, which would never be released."""
+    for lock in _locks:
+        if lock.acquire(blocking=False):
+            lock.release()
+        else:
+            lock.__class__ = LostLock  # type: ignore[assignment]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def exclusive(method: F) -> F:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from morph.data.conversion import truth
+from morph.data.conversion import as_integer
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.graph.arrange import (
     Rows,
@@ -27,7 +27,10 @@ from morph.graph.interop import (
     networkx_edges,
     table_edges,
 )
-from morph.runtime.arrays import refuse_masked
+from morph.language.arguments import key, truth
+from morph.language.dtypes import parse
+from morph.language.messages import shown
+from morph.runtime.arrays import listed, refuse_masked
 from morph.runtime.device import Array, Device, device_for
 
 POINTS_PER_EDGE = 16  # number of points whose offsets take as long as sorting one edge
@@ -157,7 +160,7 @@ class Making:
         keep = not copy or work is not where  # as in `from_edges`
         with work.active():
             refuse_masked(dst, "dst")
-            b = work.asarray(dst)
+            b = work.asarray(listed(dst, "dst"))
             at = checked_offsets(work, offsets, b.size)
             n = at.size - 1
             b, w = checked_ends(work, b, weight, n)
@@ -203,6 +206,9 @@ class Making:
         ValueError
             If the matrix is not square.
         """
+        weight, copy = truth(weight, "weight"), truth(copy, "copy")
+        if not hasattr(matrix, "tocsr"):
+            raise TypeError(f"matrix is a sparse matrix of SciPy or CuPy, not {shown(matrix)}")
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"the matrix is {matrix.shape}: expected a square one")
         csr = matrix.tocsr()
@@ -229,6 +235,9 @@ class Making:
             The edge attribute that becomes column ``weight``, 1 where it is missing; no
             column if no edge has it.
         """
+        if not hasattr(graph, "adjacency") or not hasattr(graph, "is_multigraph"):
+            raise TypeError(f"graph is a graph of NetworkX, not {shown(graph)}")
+        key(weight, "weight")
         return cls._of_data(networkx_edges(graph, weight), bool(graph.is_directed()), device)
 
     @classmethod
@@ -247,6 +256,8 @@ class Making:
         weight : str or None
             As in `from_networkx`.
         """
+        if not hasattr(graph, "get_edgelist"):
+            raise TypeError(f"graph is a graph of igraph, not {shown(graph)}")
         return cls._of_data(igraph_edges(graph, weight), bool(graph.is_directed()), device)
 
     @classmethod
@@ -279,6 +290,11 @@ class Making:
             If the table has no such columns, an end is missing, a real number or a date, and as in
             `from_edges`.
         """
+        key(source, "source")
+        key(target, "target")
+        key(weight, "weight")
+        if not hasattr(table, "columns") or not hasattr(table, "__getitem__"):
+            raise TypeError(f"table is a table of pandas, polars or Arrow, not {shown(table)}")
         directed, labels = truth(directed, "directed"), truth(labels, "labels")
         return cls._of_data(table_edges(table, source, target, weight, labels), directed, device)
 
@@ -344,6 +360,10 @@ class Making:
         arranged : bool
             False if edges must be sorted by source, or reverse edges are added.
         """
+        n, m = as_integer(n, "n"), as_integer(m, "m")
+        arranged = truth(arranged, "arranged")
+        if weight is not None:
+            weight = parse(weight, "weight").dtype
         return bytes_needed(n, m, weight, arranged)
 
 

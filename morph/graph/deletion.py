@@ -44,7 +44,7 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
         deleted = incident(g, points, pairs)
     else:
         assert edges is not None
-        deleted, pairs = edges, None  # reverses of edges may remain
+        deleted, pairs = (edges, None) if g.directed else with_reverses(g, edges)
     src, dst = (columns[c].array[deleted] for c in ("src", "dst"))
     in_place = g.gapped and g.complete
     try:
@@ -66,6 +66,29 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
         raise
 
 
+def with_reverses(g: Graph, edges: Array) -> tuple[Array, Array | None]:
+    """Return edges of an undirected graph with their reverses, ascending, and all reverses.
+
+    Edges that have no reverse are returned alone, and None if there are such edges in the graph.
+    """
+    if g.paired:
+        back = pairs = g.reverses()
+    else:
+        back = g._found_reverses()
+        pairs = None if any_true(back[g.edges.ids()] < 0) else back
+    turned = back[edges]
+    both = g.device.xp.concatenate([edges, turned[turned >= 0]])
+    both.sort()
+    return both[_first(g, both)], pairs
+
+
+def _first(g: Graph, ids: Array) -> Array:
+    """Where each of some ascending ids stands first."""
+    first = g.device.xp.ones(ids.size, bool)
+    first[1:] = ids[1:] != ids[:-1]
+    return first
+
+
 def incident(g: Graph, points: Array, back: Array | None, build: bool = True) -> Array:
     """Return the distinct live edges incident to some points, ascending.
 
@@ -85,9 +108,7 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
     if g.edges.deletes:  # the launch may have deleted some
         both = both[g.edges.hidden("dead")[both] == 0]
     both.sort()
-    first = xp.ones(both.size, bool)
-    first[1:] = both[1:] != both[:-1]
-    return both[first]
+    return both[_first(g, both)]
 
 
 # --- launches ------------------------------------------------------------------------------------
@@ -126,7 +147,7 @@ def end_rebuilds(g: Graph, before: Before) -> None:
             if edges[1] != before.edges[1]:
                 g._forget_order(_created(g, before, edges))
         g._adjacency.end_rebuilds()
-        g._pairs = None
+        g._pairs, g.paired = None, False
         g.moved()
         g.changes += 1
     else:
@@ -212,7 +233,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
     if inserted.size and index.insert(inserted, u, v):
         g.moved()
     index.refresh()
-    g._pairs, g.out_identity = None, False
+    g._pairs, g.paired, g.out_identity = None, False, False
     g.changes += 1
     return True
 

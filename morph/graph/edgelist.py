@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,13 @@ from morph.data.conversion import IdCheck, as_integer, check_all_ids, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
-from morph.runtime.arrays import all_true, refuse_masked
+from morph.runtime.arrays import all_true, listed, refuse_masked
 from morph.runtime.device import Array, Device
+
+CHUNK = 1 << 15  # edges that a CPU hashes at once, in its cache;
+CHUNK_ON_GPU = 1 << 24  # and a GPU, in little memory
+SALT = np.uint64(random.SystemRandom().getrandbits(64))
+FACTORS = np.uint64(0xD6E8FEB86659FD93), np.uint64(0x9E3779B97F4A7C15)
 
 
 def id_array(device: Device, x: Any, where: str) -> Array:
@@ -24,7 +30,7 @@ def id_array(device: Device, x: Any, where: str) -> Array:
         If they are not integers, not one-dimensional, or 2^31 or more.
     """
     refuse_masked(x, where)
-    a = device.asarray(x)
+    a = device.asarray(listed(x, where))
     if a.ndim != 1:
         raise ValueError(f"{where} has shape {a.shape}: expected one dimension")
     if a.size == 0:
@@ -123,13 +129,41 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
     return a
 
 
+def _mixed(h: Array) -> Array:
+    for factor in FACTORS:
+        h = h * factor
+        h ^= h >> np.uint64(29)
+    return h
+
+
+def have_reverses(device: Device, src: Array, dst: Array, weight: Array | None = None) -> bool:
+    """Whether as many edges lead from u to v as from v to u, for all points u and v.
+
+    With ``weight``, as many of equal weight.  Tested by a salted hash of the ends, which is added
+    for edges to larger ids and subtracted for edges to smaller ids: of a list that lacks a reverse,
+    the sum is 0 for one in 2**64 salts.
+    """
+    xp, total = device.xp, 0
+    step = CHUNK if device.on_host else CHUNK_ON_GPU
+    with device.active():
+        for at in range(0, src.size, step):
+            u, v = (a[at : at + step].astype(np.int64) for a in (src, dst))
+            h = _mixed((xp.minimum(u, v) << 32 | xp.maximum(u, v)).view(np.uint64) ^ SALT)
+            if weight is not None:
+                w = weight[at : at + step]
+                w = (w.astype(np.float64) + 0.0) if w.dtype.kind == "f" else w.astype(np.int64)
+                h = _mixed(h + w.view(np.uint64))
+            total += int((h * xp.sign(v - u).view(np.uint64)).sum(dtype=np.uint64))
+    return total % 2**64 == 0
+
+
 def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
-    """Check that the in-degree of each point equals its out-degree: a cheap, partial check.
+    """Check that each edge has its reverse.
 
     Raises
     ------
     ValueError
-        If they differ for a point.
+        If one has none.
     """
     xp = device.xp
     with device.active():
@@ -141,6 +175,22 @@ def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
                 f"symmetric=True, but point {p} has {int(out[p])} edges out and {int(into[p])} in; "
                 "symmetrize=True adds the reverse edges"
             )
+        if not have_reverses(device, src, dst):
+            u, v = without_reverse(device.to_host(src), device.to_host(dst))
+            raise ValueError(
+                f"symmetric=True, but edge {u} -> {v} has no reverse; symmetrize=True adds the "
+                "reverse edges"
+            )
+
+
+def without_reverse(src: Array, dst: Array) -> tuple[int, int]:
+    """Return the ends of an edge without reverse; arrays of the host, with such an edge."""
+    src, dst = src.astype(np.int64), dst.astype(np.int64)
+    forth, again = np.sort(src << 32 | dst), np.sort(dst << 32 | src)
+    k = int((forth != again).argmax())
+    key = int(min(forth[k], again[k]))
+    u, v = key >> 32, key & 0xFFFFFFFF
+    return (u, v) if forth[k] < again[k] else (v, u)
 
 
 def checked_offsets(device: Device, offsets: Any, m: int) -> Array:
@@ -153,7 +203,7 @@ def checked_offsets(device: Device, offsets: Any, m: int) -> Array:
     """
     refuse_masked(offsets, "offsets")
     with device.active():
-        offsets = device.asarray(offsets)
+        offsets = device.asarray(listed(offsets, "offsets"))
         if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
             raise ValueError("offsets: expected integers, one more than there are points")
         if offsets.size - 1 > ID_LIMIT:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, overload
@@ -16,13 +15,15 @@ from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.store import groups_of
 from morph.data.table import Table
-from morph.data.versions import exclusive, moved, renew
+from morph.data.versions import exclusive, moved, new_lock, renew
 from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
+from morph.graph.edgelist import have_reverses
 from morph.graph.export import Exporting
 from morph.graph.tiles import TILED, Tiles
+from morph.language.arguments import truth, word
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -46,7 +47,10 @@ class Graph(Making, Exporting):
         See `morph.device`, and `morph.set_device` for the default.
     directed : bool
         False: each edge has its reverse among the edges, so that the neighbours of a point, also
-        ``innbrs``, are the targets of its out-edges.
+        ``innbrs``, are the targets of its out-edges.  `apply` and ``edges.delete`` change both; who
+        inserts edges otherwise, or deletes them in a kernel, does so with their reverses.  Graph
+        algorithms raise a ValueError if an edge has none.  An edge and its reverse should have
+        equal weights; a write to the column does not change both.
 
     Attributes
     ----------
@@ -77,12 +81,13 @@ class Graph(Making, Exporting):
     __slots__ = (
         "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
         "edge_order", "edges", "fixed", "kept", "name", "out_identity",
-        "points", "tables", "tiled", "undoable", "version",
+        "paired", "points", "tables", "tiled", "undoable", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
+        directed = truth(directed, "directed")
         self.device = device_for(device)
-        self._lock = threading.RLock()  # held while a thread changes, reads or copies the graph
+        self._lock = new_lock()  # held while a thread changes, reads or copies the graph
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
@@ -93,6 +98,7 @@ class Graph(Making, Exporting):
         self.undoable = False  # during `then` of `apply`: the batch may be rolled back
         self.fixed = ""  # the reason why points and edges must not change, or empty
         self._pairs: Array | None = None  # the reverse of each edge
+        self.paired = not directed  # undirected, and each edge is known to have its reverse
         self.edge_order: Array | None = None
         self._made = 0  # number of edges with an `edge_order`
         super().__init__()
@@ -112,7 +118,7 @@ class Graph(Making, Exporting):
         g.edge_order = rows.order
         g._made = len(g.edges)
         g._adjacency.set_out(rows.offsets)
-        g.out_identity = True
+        g.out_identity, g.paired = True, not directed
         return g
 
     @exclusive
@@ -130,6 +136,7 @@ class Graph(Making, Exporting):
         ValueError
             If the name is in use or not an identifier.
         """
+        word(name, "name")
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"table {shown(name)}: the name of a table is an identifier")
         if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
@@ -159,7 +166,7 @@ class Graph(Making, Exporting):
     @exclusive
     def structure_changed(self, reverses: Array | None = None) -> None:
         """Invalidate the adjacency: points or edges were created or deleted, or ends changed."""
-        self._pairs = reverses
+        self._pairs, self.paired = reverses, reverses is not None
         self.points_changed()
 
     def may_change(self) -> None:
@@ -319,6 +326,8 @@ class Graph(Making, Exporting):
         ValueError
             If edges have no such column, or it is a vector.
         """
+        if by is not None:
+            word(by, "by")
         if by is not None and by not in self.edges.columns:
             raise ValueError(self.edges.no_column(by))
         if by is not None and self.edges.columns[by].size:
@@ -444,6 +453,29 @@ class Graph(Making, Exporting):
         if self._pairs is None:
             self._pairs = pair_up(self)
         return self._pairs[: len(self.edges)]
+
+    def _found_reverses(self) -> Array:
+        """Return the reverse of each edge of an undirected graph; -1 if it has none."""
+        with self.device.active():
+            return pair_up(self, partial=True)
+
+    @exclusive
+    def require_reverses(self) -> None:
+        """Check that each edge of an undirected graph has its reverse, if edges have changed.
+
+        A part of a graph has only the edges from its points, and is not checked.
+
+        Raises
+        ------
+        ValueError
+            If an edge has no reverse.
+        """
+        if self.directed or self.paired or self.fixed:
+            return
+        src, dst, _ = self.edge_list()
+        if not have_reverses(self.device, src, dst):
+            self.reverses()
+        self.paired = True
 
     @exclusive
     def _delete(self, points: Array | None = None, edges: Array | None = None) -> None:
@@ -580,6 +612,7 @@ class Graph(Making, Exporting):
             g.edge_order = g.device.copy(self.edge_order)
         if self._pairs is not None:
             g._pairs = g.device.copy(self._pairs)
+        g.paired = self.paired
         g._labels = self._labels
         g._adjacency.copy_from(self._adjacency)
         return g

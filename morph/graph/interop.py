@@ -10,7 +10,14 @@ import numpy as np
 
 from morph.graph.edgelist import numbers_of
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, all_true, array_module, bincount
+from morph.runtime.arrays import (
+    Array,
+    all_true,
+    any_true,
+    array_module,
+    bincount,
+    refuse_rounded,
+)
 
 TABLES = "DataFrame", "Table", "RecordBatch"
 
@@ -175,7 +182,7 @@ def table_edges(table: Any, source: str, target: str, weight: str | None, labels
             held = f"column {shown(column)} holds {a.dtype}"
             raise TypeError(f"{held}: expected integers or strings, none missing")
     has_weight = weight in names and ends[0].size  # an empty column may have any type
-    values = np.asarray(table[weight]) if has_weight else None
+    values = _numbers(table[weight], f"column {shown(weight)}") if has_weight else None
     if not labels and all(a.dtype.kind in "iu" or not a.size for a in ends):
         return EdgeData(ends[0], ends[1], values, None, None)
     index: dict[Any, int] = {}
@@ -186,6 +193,15 @@ def table_edges(table: Any, source: str, target: str, weight: str | None, labels
             row, end = divmod(int(np.flatnonzero(ids == p)[0]), 2)
             raise ValueError(f"{(source, target)[end]}[{row}] is missing")
     return EdgeData(ids[::2], ids[1::2], values, len(index), list(index))
+
+
+def _numbers(column: Any, name: str) -> Array:
+    """Return a column as an array; refuse integers that lose digits beside missing values, NaN."""
+    values = np.asarray(column)
+    if values.dtype.kind == "f" and any_true(abs(values) >= 2**53):
+        given = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+        refuse_rounded(values, name, values.dtype.type, given)
+    return values
 
 
 def _missing(x: Any) -> bool:

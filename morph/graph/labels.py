@@ -15,7 +15,7 @@ import numpy as np
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.language.messages import shown
-from morph.runtime.arrays import refuse_masked
+from morph.runtime.arrays import listed, refuse_masked
 from morph.runtime.device import Array, Device
 
 COLUMN = "label_index"
@@ -102,7 +102,7 @@ class Labelled:
         else:
             several = []
         if self.labels is None or all(isinstance(x, int | np.integer) for x in several):
-            return np.asarray(self.device.to_host(vertices)).ravel()
+            return np.asarray(self.device.to_host(listed(vertices, what))).ravel()
         for x in several:
             if not (isinstance(x, int | np.integer) or self._is_label(x)):
                 raise ValueError(f"{what}: no vertex has the label {shown(x)}")

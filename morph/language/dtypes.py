@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Ref:
     __slots__ = ("name", "size", "table")
 
     def __init__(self, table: Any, size: int = 0) -> None:
-        if getattr(table, "kind", "table") != "table":
+        if not isinstance(table, str) and getattr(table, "kind", None) != "table":
             raise TypeError(f"Ref takes a table or its name, not {shown(table)}")
         self.name: str = table if isinstance(table, str) else table.name
         self.table: Any = None if isinstance(table, str) else table
@@ -128,7 +129,10 @@ def _checked_size(size: Any, where: str) -> int:
 
 def checked_capacity(capacity: Any) -> int:
     """Return a capacity as an int from 0 to 2^31 - 1."""
-    rows = int(capacity)
+    try:
+        rows = index(capacity)
+    except TypeError:
+        raise TypeError(f"a capacity is an integer, not {shown(capacity)}") from None
     if not 0 <= rows <= ID_LIMIT:
         raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")
     return rows

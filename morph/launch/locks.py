@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
+
+from morph.data.versions import new_lock
 
 
 def lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
@@ -13,7 +14,7 @@ def lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
     graphs = [o if o.kind == "graph" else o.graph for o in objects]
     locks = {id(g._lock): g._lock for g in graphs if g is not None}
     if len(locks) < 2:
-        return next(iter(locks.values()), None) or threading.RLock()
+        return next(iter(locks.values()), None) or new_lock()
     return Locks([locks[k] for k in sorted(locks)])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.messages import shortened, shown
-from morph.runtime.arrays import refuse_masked
+from morph.runtime.arrays import refuse_masked, refuse_rounded
 from morph.runtime.device import Array, Device, device, device_of, is_host
 
 
@@ -51,12 +51,18 @@ def home(arrays: dict[str, Any]) -> Device:
 
 
 def array_of(name: str, values: Any, xp: Any) -> Array:
-    """Return values as an array of any dtype; `ValueError` if that is not possible."""
+    """Return values as an array of any dtype; `ValueError` if that is not possible.
+
+    A list of reals with an integer that a double cannot hold is refused.
+    """
     refuse_masked(values, name)
     try:
-        return xp.asarray(values)
+        array = xp.asarray(values)
     except (TypeError, ValueError):  # NumPy's and CuPy's messages do not name the argument
         raise ValueError(f"{name} must be an array of numbers, got {shown(values)}") from None
+    if isinstance(values, list | tuple):
+        refuse_rounded(array, name, np.float64, values)
+    return array
 
 
 def _kind(array: Array, values: Any) -> str:
@@ -83,6 +89,8 @@ def as_array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], x
         ((least, most),) = device_of(array).extremes(array)
         if least < low or most > high:
             raise ValueError(f"{name} must hold integers from {low} to {high}")
+    if required.kind == "f":
+        refuse_rounded(array, name)
     return xp.ascontiguousarray(array, required)
 
 
@@ -92,11 +100,13 @@ def real_array(name: str, values: Any) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        For text, complex numbers, booleans or rows of different lengths.
+        For text, complex numbers, booleans or rows of different lengths, and integers that would
+        lose digits.
     """
     array = array_of(name, values if is_host(values) else device("cpu").to_host(values), np)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold real numbers, got {_kind(array, values)}")
+    refuse_rounded(array, name)
     return np.asarray(array, np.float64)
 
 

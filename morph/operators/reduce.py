@@ -23,6 +23,19 @@ def fold(r: Any, values: Any, f: Any, half: Any) -> None:
         r.x = f(r.x, values[r.id + half].x)
 
 
+def check_operator(op: Any) -> None:
+    """Refuse an argument that is neither the name of a reduction nor a `func`.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if isinstance(op, str) and op not in REDUCTIONS:
+        raise ValueError(f"op: no reduction {shown(op)}; there are {', '.join(REDUCTIONS)}")
+    if not isinstance(op, str | Function):
+        raise TypeError(f"op is the name of a reduction or a func, not {shown(op)}")
+
+
 def reduce(column: Any, op: str | Function) -> Any:
     """Combine the values of a column over the live rows.
 
@@ -44,8 +57,7 @@ def reduce(column: Any, op: str | Function) -> Any:
     ValueError
         If ``op`` is unknown, or the column is empty and ``op`` has no neutral element.
     """
-    if isinstance(op, str) and op not in REDUCTIONS:
-        raise ValueError(f"no reduction {shown(op)}; there are {', '.join(REDUCTIONS)}")
+    check_operator(op)
     where, live, _ = values_of(column, vectors=isinstance(op, str))
     n = len(live)
     if isinstance(op, str):

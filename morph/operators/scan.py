@@ -15,9 +15,10 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.table import Table
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.launch.foreach import Function, foreach, func, kernel, program
-from morph.operators.reduce import REDUCTIONS
+from morph.operators.reduce import check_operator
 from morph.operators.values import values_of
 from morph.runtime.device import Array, Device
 
@@ -201,11 +202,11 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
         If ``op`` is unknown, if the values are not numbers, or if ``op`` is a function, which has
         no neutral element, and ``exclusive`` is true.
     """
+    exclusive = truth(exclusive, "exclusive")
     where, values, rows = values_of(column)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"a scan takes numbers, not an array of {values.dtype}")
-    if isinstance(op, str) and op not in REDUCTIONS:
-        raise ValueError(f"no reduction {shown(op)}; there are {', '.join(REDUCTIONS)}")
+    check_operator(op)
     if exclusive and not isinstance(op, str):
         raise ValueError(f"{shown(op)} has no neutral element, so its scan is not exclusive")
     f = FUNCTIONS.get(op) if isinstance(op, str) else op

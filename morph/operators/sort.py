@@ -12,6 +12,7 @@ from morph.data.column import ColumnView
 from morph.data.sorting import order_of
 from morph.data.table import Table
 from morph.data.versions import exclusive
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.values import values_of
@@ -148,6 +149,7 @@ def argsort(keys: Any, *, descending: bool = False) -> Array:
     array of int64, shape (live,)
         On the device of the keys: ids of rows, or positions in a collection or array.
     """
+    descending = truth(descending, "descending")
     where, values, rows = values_of(keys)
     with where.active():
         order = _order(where.xp, values, descending)
@@ -182,6 +184,7 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
     ValueError
         If there is no such column, or not one key for each row.
     """
+    descending = truth(descending, "descending")
     if not isinstance(store, Table | Collection):
         hint = "; argsort takes arrays" if hasattr(store, "dtype") else ""
         raise TypeError(f"sort takes a table or collection on one device, not {shown(store)}{hint}")
@@ -192,6 +195,8 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
 def _sort(store: Table | Collection, by: Any, descending: bool) -> None:
     if isinstance(by, str) and by not in store.columns:
         raise ValueError(store.no_column(by))
+    if not isinstance(by, str) and np.ndim(by) == 0:
+        raise TypeError(f"by is the name of a column or an array of keys, not {shown(by)}")
     if not isinstance(by, str) and len(by) != len(store):
         raise ValueError(f"{store.name} has {len(store)} rows, but there are {len(by)} keys")
     column = ColumnView(store, store.columns[by]) if isinstance(by, str) else by

@@ -8,7 +8,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.table import Table
-from morph.runtime.arrays import imported, is_host, refuse_masked
+from morph.runtime.arrays import imported, is_host, listed, refuse_masked
 from morph.runtime.device import Array, Device, device_of
 
 
@@ -29,7 +29,7 @@ def values_of(x: Any, vectors: bool = False) -> tuple[Device, Array, Array | Non
         refuse_masked(x, "array")
         x = imported(x)
         where = device_of(x)
-        found = where.asarray(np.asarray(x) if is_host(x) else x)
+        found = where.asarray(np.asarray(listed(x, "array")) if is_host(x) else x)
     if found.ndim != 1 and not vectors:
         raise ValueError(f"an operator takes one value a row, not an array of shape {found.shape}")
     return where, found, rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
@@ -11,9 +10,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS
 from morph.data.collection import Flag
+from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.table import Table
-from morph.data.versions import exclusive
+from morph.data.versions import exclusive, new_lock
 from morph.graph import Graph
 from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
@@ -124,7 +124,7 @@ class PartitionedGraph:
     ) -> None:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self.changes, self.undoable = 0, False  # `undoable`: `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
@@ -145,6 +145,9 @@ class PartitionedGraph:
 
     def local(self, k: int) -> Graph:
         """Return the graph of part k."""
+        k = as_integer(k, "k")
+        if not 0 <= k < len(self.parts):
+            raise IndexError(f"k = {k}: there are {len(self.parts)} parts")
         part = self.parts[k]
         if part is None:
             raise ValueError(f"part {k} lies in another process")

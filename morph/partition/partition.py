@@ -207,6 +207,7 @@ def _check_graph(g: Graph) -> None:
     """Refuse graphs that cannot be divided."""
     if not isinstance(g, Graph):
         raise TypeError(f"partition takes a Graph, not {shown(g)}")
+    g.require_reverses()
     for table in (g.points, g.edges):
         if table.live < len(table):
             raise ValueError(f"{table.name} of the graph are deleted: compact() it first")
@@ -234,7 +235,10 @@ def fractions_of(
 
 def checked_shares(shares: Sequence[float] | None, parts: int) -> HostArray:
     """Return each part's share of the whole, shape (parts,)."""
-    a = np.asarray([1.0] * parts if shares is None else shares, np.float64)
+    try:
+        a = np.asarray([1.0] * parts if shares is None else shares, np.float64)
+    except (TypeError, ValueError):
+        a = np.empty(0)
     if a.shape != (parts,) or not bool((a >= 0).all() and 0 < a.sum() < np.inf):
         raise ValueError(f"shares are {parts} numbers, none below 0, not {shown(shares)}")
     fractions: HostArray = a / a.sum()

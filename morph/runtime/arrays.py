@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from morph.language.hooks import Hook
+from morph.language.messages import shown
 
 Array = Any
 """An array of a device: NumPy's in host memory, CuPy's on a CUDA device."""
@@ -119,6 +120,22 @@ def _bytes(x: Array) -> Array:
     return x.ravel().view(np.uint8)
 
 
+def listed(x: Any, name: str) -> Any:
+    """Return nested lists as an array, other objects unchanged.
+
+    Raises
+    ------
+    ValueError
+        If the rows of the lists differ in length.
+    """
+    if not isinstance(x, list | tuple):
+        return x
+    try:
+        return np.asarray(x)
+    except ValueError:
+        raise ValueError(f"{name}: rows of different lengths: {shown(x)}") from None
+
+
 def refuse_masked(x: Any, name: str) -> None:
     """Refuse a NumPy array with masked values: conversions would ignore the mask.
 
@@ -127,10 +144,66 @@ def refuse_masked(x: Any, name: str) -> None:
     ValueError
         With the argument's ``name`` and the first masked position.
     """
-    mask = getattr(x, "mask", None) if isinstance(x, np.ndarray) else None
-    if mask is not None and np.any(mask):
+    mask = np.asarray(getattr(x, "mask", False)) if isinstance(x, np.ndarray) else None
+    if mask is not None and mask.dtype == np.bool_ and mask.any():
+        mask = mask if mask.ndim else np.broadcast_to(mask, x.shape)
         at = ", ".join(str(axis[0]) for axis in np.nonzero(mask)) if x.ndim else "()"
         raise ValueError(f"{name}[{at}] is masked: fill masked values, or remove them")
+
+
+def lost_integer(a: Array, dtype: Any, given: Any = None) -> tuple[tuple[int, ...], int] | None:
+    """Return an integer that would lose digits as a real of a type, after its position, or None.
+
+    ``given`` is what the array was made of: NumPy makes reals of a list with integers and reals.
+    """
+    if a.dtype.kind in "iu":
+        exact = 1 << np.finfo(dtype).nmant + 1
+        if not a.size or np.iinfo(a.dtype).max <= exact:
+            return None
+        with on_device_of(a), np.errstate(invalid="ignore", over="ignore"):
+            if int(a.max()) <= exact and int(a.min()) >= -exact:
+                return None
+            made = a.astype(dtype)
+            # 2^63 and 2^64 are not converted back: the result depends on the processor
+            lost = (made.astype(a.dtype) != a) | (made >= 2.0 ** np.iinfo(a.dtype).bits)
+            if a.dtype.kind == "i":
+                lost |= made >= 2.0 ** (np.iinfo(a.dtype).bits - 1)
+            lost &= made - made == 0
+            if not any_true(lost):
+                return None
+            at = tuple(int(axis[0]) for axis in lost.nonzero()) if a.ndim else ()
+            return at, int(a[at])
+    if a.dtype.kind != "f" or not isinstance(given, list | tuple) or not any_true(abs(a) >= 2**53):
+        return None
+    return next((x for x in _integers(given) if _is_lost(x[1], dtype)), None)
+
+
+def _is_lost(x: int, dtype: Any) -> bool:
+    with np.errstate(over="ignore"):
+        made = float(dtype(x))
+    return made - made == 0 and int(made) != x
+
+
+def _integers(given: Any, *at: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the integers in nested lists, after their positions."""
+    for k, x in enumerate(given):
+        if isinstance(x, list | tuple):
+            yield from _integers(x, *at, k)
+        elif isinstance(x, int | np.integer):
+            yield (*at, k), int(x)
+
+
+def refuse_rounded(a: Array, name: str, dtype: Any = np.float64, given: Any = None) -> None:
+    """Refuse integers that would lose digits as reals of a type, see `lost_integer`.
+
+    Raises
+    ------
+    ValueError
+    """
+    found = lost_integer(a, dtype, given)
+    if found is not None:
+        at = f"[{', '.join(map(str, found[0]))}]" if found[0] else ""
+        raise ValueError(f"{name}{at} = {found[1]} would lose digits as {np.dtype(dtype).name}")
 
 
 def imported(x: Any) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.conversion import check_alive, check_ids, prepare
-from morph.runtime.arrays import any_true, refuse_masked
+from morph.language.messages import shown
+from morph.runtime.arrays import any_true, listed, refuse_masked, refuse_rounded
 from morph.runtime.device import Array, Device, is_host
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
     edges = g.edges
     if not isinstance(given, Mapping):
         names = ("src", "dst", "weight")
-        if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        if not _is_columns(given, "inserts"):
             raise TypeError("inserts: expected (src, dst), (src, dst, weight), or columns by name")
         given = dict(zip(names, given, strict=False))
     for name in ("src", "dst"):
@@ -121,8 +122,6 @@ def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
         _, arrays = prepare(edges, count, others)
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "inserts") from None
-    if "weight" in arrays:
-        _refuse_rounded(g, given["weight"], others["weight"], arrays["weight"], "inserts.weight")
     for name, a in arrays.items():
         rows[name] = a if a.ndim else np.full(count, a)
     if g.points.deletes:
@@ -131,6 +130,22 @@ def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
     if is_host(src) and all(map(is_host, rows.values())):
         return rows, count
     return {name: g.device.asarray(a) for name, a in rows.items()}, count
+
+
+def _is_columns(given: Any, what: str) -> bool:
+    """Whether an argument is a tuple, or list, of two or three arrays.
+
+    Raises
+    ------
+    TypeError
+        If it is a list of sequences, which may be meant as a list of edges.
+    """
+    if isinstance(given, list) and any(isinstance(x, list | tuple) for x in given):
+        raise TypeError(
+            f"{what}: {shown(given, 40)} may mean a list of edges; expected a tuple of arrays,"
+            " such as (src, dst): tuple(zip(*edges))"
+        )
+    return isinstance(given, tuple | list) and len(given) in (2, 3)
 
 
 def _named_by(e: Exception, what: str) -> Exception:
@@ -145,8 +160,11 @@ def _row(device: Device, a: Any, where: str, column: Any = None) -> Any:
     if isinstance(a, ColumnView):
         a = a.array
     refuse_masked(a, where)
+    given = a
     if not hasattr(a, "__cuda_array_interface__") and not isinstance(a, np.ndarray):
-        a = device.to_host(a) if hasattr(a, "__dlpack__") else np.asarray(a)
+        a = device.to_host(a) if hasattr(a, "__dlpack__") else np.asarray(listed(a, where))
+    if column is not None and column.dtype.kind == "f":
+        refuse_rounded(a, where, column.dtype.type, given)
     wanted = 2 if column is not None and column.size else 1
     if a.ndim == wanted - 1:
         a = a.reshape(1, *a.shape)
@@ -199,7 +217,7 @@ def _named(g: Graph, given: Any, what: str) -> Named:
 def _updates(g: Graph, given: Any) -> Named:
     if given is None:
         return Named(none(g.device))
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+    if not _is_columns(given, "updates"):
         raise TypeError("updates: expected (ids, weight) or (src, dst, weight)")
     if "weight" not in g.edges.columns:
         raise TypeError(f"updates: {g.edges.no_column('weight')}")
@@ -211,42 +229,8 @@ def _updates(g: Graph, given: Any) -> Named:
         _, arrays = prepare(g.edges, named.count, {"weight": weight})
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "updates") from None
-    _refuse_rounded(g, given[-1], weight, arrays["weight"], "updates.weight")
     named.weight = arrays["weight"]
     return named
-
-
-def rounded(a: Array, made: Array, given: Any = None) -> bool:
-    """Whether integers lose digits as the floats that are made of them; of a list in its array."""
-    if made.dtype.kind != "f" or not made.size:
-        return False
-    if a.dtype.kind in "iu":
-        exact = 1 << (np.finfo(made.dtype).nmant + 1)
-        if int(a.max()) <= exact and int(a.min()) >= -exact:
-            return False
-        with np.errstate(invalid="ignore"):
-            return any_true(made.astype(a.dtype) != a)
-    large = isinstance(given, list | tuple) and a.dtype.kind == "f" and not (abs(a) < 2**53).all()
-    return large and any(_is_integer(x) and float(made.dtype.type(x)) != int(x) for x in given)
-
-
-def _is_integer(x: Any) -> bool:
-    return isinstance(x, int | np.integer)
-
-
-def _refuse_rounded(g: Graph, given: Any, a: Any, made: Array, where: str) -> None:
-    """Refuse integers that a column of floats cannot hold.
-
-    Raises
-    ------
-    ValueError
-    """
-    if not rounded(np.asarray(a) if is_host(a) else a, made, given):
-        return
-    listed = given if isinstance(given, list | tuple) else g.device.to_host(a).ravel().tolist()
-    for k, x in enumerate(listed):
-        if _is_integer(x) and float(made.dtype.type(x)) != int(x):
-            raise ValueError(f"{where}[{k}] = {x} would lose digits as {made.dtype}")
 
 
 def _as_list(ids: Any) -> Any:

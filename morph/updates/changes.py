@@ -15,10 +15,12 @@ from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
+from morph.graph.edgelist import without_reverse
+from morph.language.arguments import callback, truth
 from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, is_host
 from morph.updates import edge_ids, fast_path, recognition
-from morph.updates.batch import Batch
+from morph.updates.batch import Batch, pair_keys
 from morph.updates.named import edges_to_delete, edges_to_update, points_to_delete
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ def apply(
 ) -> Applied:  # fmt: skip
     """Implement `Graph.apply`."""
     g.may_change()
+    if nonnegative is not False:
+        nonnegative = truth(nonnegative, "nonnegative")
+    callback(then, "then")
     if then is None and points is None and (singles := g.single_changes()) is not None:
         change = singles.recognise(inserts, deletes, updates)
         made = None if change is None else singles.apply(g, change, nonnegative)
@@ -348,10 +353,20 @@ def _reverses_back(
     return restore
 
 
-def pair_up(g: Graph) -> Array:
+def _paired(xp: Any, forth: Array, again: Array, src: Array, dst: Array) -> tuple[Array, Array]:
+    """Select from edges sorted by ends, and by ends in reverse, the k-th of both kinds per pair."""
+    keys, back = pair_keys(src[forth], dst[forth]), pair_keys(dst[again], src[again])
+    rank = xp.arange(keys.size) - xp.searchsorted(keys, keys, "left")
+    at = xp.searchsorted(back, keys, "left") + rank
+    kept = at < xp.searchsorted(back, keys, "right")
+    return forth[kept], again[at[kept]]
+
+
+def pair_up(g: Graph, partial: bool = False) -> Array:
     """Each live edge's reverse, shape (len(edges),), int32; a loop is its own, dead ones have -1.
 
-    The k-th edge from u to v, by weight and id, belongs to the k-th from v to u.
+    The k-th edge from u to v, by weight and id, belongs to the k-th from v to u.  With ``partial``,
+    edges without reverse have -1, too.
 
     Raises
     ------
@@ -372,9 +387,13 @@ def pair_up(g: Graph) -> Array:
         again = xp.argsort((dst << 32) | src, kind="stable")
         odd = (src[forth] != dst[again]) | (dst[forth] != src[again])
         if any_true(odd):
-            k = int(odd.argmax())
-            u, v = int(src[forth[k]]), int(dst[forth[k]])
-            raise ValueError(f"the graph is not directed, but edge {u} -> {v} has no reverse")
+            if not partial:
+                u, v = without_reverse(*map(g.device.to_host, (src, dst)))
+                raise ValueError(
+                    f"the graph is not directed, but edge {u} -> {v} has no reverse: Graph.apply "
+                    "inserts and deletes both"
+                )
+            forth, again = _paired(xp, forth, again, src, dst)
         back = g.device.full(len(edges), -1, np.int32)
         back[ids[forth]] = ids[again]
         loop = ids[src == dst]

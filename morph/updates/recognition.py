@@ -12,8 +12,8 @@ from morph.data.column import ColumnView
 from morph.data.layout import Column
 from morph.graph.gapped import DELETED, INSERTED, UPDATED, weight_of
 from morph.language.dtypes import ID_LIMIT
+from morph.runtime.arrays import lost_integer
 from morph.runtime.device import Array, is_host
-from morph.updates.batch import rounded
 
 if TYPE_CHECKING:
     from morph.graph import Graph
@@ -68,7 +68,7 @@ def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch |
             if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
                 return None
             inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
-        if type(inserts) not in (tuple, list) or not 2 <= len(inserts) <= 2 + (weight is not None):
+        if type(inserts) is not tuple or not 2 <= len(inserts) <= 2 + (weight is not None):
             return None
         inserted = _ends(g, inserts[:2])
         if weight is not None:
@@ -103,7 +103,10 @@ def _array(g: Graph, x: Any) -> Array:
         if isinstance(x, ColumnView):
             x = x.array
         elif isinstance(x, int | float | list | range | np.generic):
-            x = np.asarray(x)
+            try:
+                x = np.asarray(x)
+            except ValueError:  # rows of different lengths
+                return None
         if type(x) is not np.ndarray and type(x) is not g.device.xp.ndarray:
             return None
     return x if x.ndim == 1 else x.reshape(1) if x.ndim == 0 else None
@@ -133,7 +136,7 @@ def _weighted(
             b = a.astype(column.dtype)
         fine = np.isfinite(b).all()
         if a.dtype.kind != "f" or isinstance(x, list):
-            fine = fine and not rounded(a, b, x)
+            fine = fine and lost_integer(a, b.dtype.type, x) is None
     else:
         b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
         fine = b is not a and (np.can_cast(a.dtype, b.dtype) or (b == a).all())

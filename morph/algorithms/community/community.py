@@ -35,9 +35,11 @@ from morph.algorithms.community.tasks import (
     search_tables,
 )
 from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
-from morph.data.conversion import as_integer, number, truth
+from morph.data.conversion import as_integer, number
 from morph.graph import Graph
+from morph.language.arguments import callback, truth
 from morph.language.messages import shown
+from morph.runtime.arrays import listed
 
 INITIAL_CAPACITY = 1 << 12  # of solutions
 NARROW = 256  # vertices that are searched first where there are more
@@ -205,6 +207,7 @@ def community(
         If a query is not a vertex, the sizes are not 1 <= least <= most, ``time`` is negative, or
         ``top`` below 1.
     """
+    callback(progress, "progress")
     begin = clock.monotonic()
     every = truth(all, "all")
     if time is not None:
@@ -235,7 +238,7 @@ def _sizes(size: Any) -> tuple[int, int]:
 
 def _pairs(size: Any, count: int) -> Ints:
     """Check a pair of sizes for each query."""
-    given = np.asarray(size)
+    given = np.asarray(listed(size, "size"))
     if given.shape != (count, 2) or given.dtype.kind not in "iu":
         raise TypeError(
             f"size is a pair of integers, or one for each of {count} queries, not {shown(size)}"

@@ -24,6 +24,7 @@ from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive
+from morph.language.arguments import callback
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import i32, i64
@@ -136,6 +137,7 @@ class Maintained:
             If the batch is not right (see `Graph.apply`), or, of `DynamicSSSP`, a weight negative
             or NaN.
         """
+        callback(then, "then")
         with self._lock:
             if then is None and delete_points is None and self._seen == self.graph.changes:
                 try:

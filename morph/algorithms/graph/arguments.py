@@ -14,6 +14,7 @@ from morph.graph import Graph
 from morph.language.messages import shown
 from morph.launch.behind import behind
 from morph.partition.graph import PartitionedGraph
+from morph.runtime.arrays import listed
 from morph.runtime.device import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,12 +24,15 @@ def of_graph(algorithm: F) -> F:
     """Wrap an algorithm: accept arguments of `Graph.of` and partitioned graphs, and lock the graph.
 
     The lock prevents changes by other threads between the first read of weights and the result.
+    An undirected graph must have the reverse of each edge.
     """
 
     @wraps(algorithm)
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
         graph = graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
         with graph._lock:
+            if isinstance(graph, Graph):
+                graph.require_reverses()
             return algorithm(graph, *args, **kwargs)
 
     return cast(F, run)
@@ -41,6 +45,7 @@ def of_graph_on_one_device(algorithm: F) -> F:
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
         graph = as_graph(graph)
         with graph._lock:
+            graph.require_reverses()
             return algorithm(graph, *args, **kwargs)
 
     run.in_parts = False  # type: ignore[attr-defined]
@@ -119,7 +124,7 @@ def checked_seed(seed: Any) -> int:
 
 def _host_ids(graph: Graph | PartitionedGraph, source: Any, name: str) -> Any:
     if isinstance(graph, PartitionedGraph):  # has no labels
-        return np.asarray(graph.device.to_host(source)).ravel()
+        return np.asarray(graph.device.to_host(listed(source, name))).ravel()
     return graph.ids_of(source, name)
 
 

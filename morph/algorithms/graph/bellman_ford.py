@@ -27,8 +27,8 @@ from morph.algorithms.graph.cycles import NO_PREDECESSOR, NegativeCycle, refuse_
 from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
-from morph.data.conversion import truth
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
 from morph.runtime.arrays import any_true

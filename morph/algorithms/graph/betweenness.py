@@ -37,10 +37,10 @@ from morph.algorithms.graph.arguments import (
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
 from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import truth
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static

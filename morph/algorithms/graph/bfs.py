@@ -28,9 +28,10 @@ from morph.algorithms.graph.arguments import (
 from morph.algorithms.graph.many_sources import WORD, search_levels
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import number, truth
+from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping

@@ -30,8 +30,8 @@ from morph.algorithms.graph.arguments import of_graph_on_one_device
 from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.simple import degrees, ranked_pairs, sorted_rows
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import truth
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, i32, i64

@@ -15,8 +15,9 @@ import numpy as np
 from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device
 from morph.algorithms.graph.betweenness import chosen_sources, dependencies
 from morph.algorithms.graph.betweenness_weighted import is_tight, scaled_part
-from morph.data.conversion import truth
 from morph.graph import Graph
+from morph.graph.edgelist import have_reverses
+from morph.language.arguments import truth
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import f64
 
@@ -46,6 +47,12 @@ def pass_edge(e, leads, part, both):
     elif both:
         if leads(v, e, u):
             e.passed += part(v, u) * (1.0 + u.carried)
+
+
+def _has_equal_reverses(graph: Graph) -> bool:
+    src, dst, weight = graph.edge_list()
+    is_vector = weight is not None and weight.ndim > 1  # refused later
+    return is_vector or have_reverses(graph.device, src, dst, weight)
 
 
 @of_graph_on_one_device
@@ -82,10 +89,14 @@ def edge_betweenness(
     Raises
     ------
     OverflowError, TypeError, ValueError
-        As `betweenness`.
+        As `betweenness`; also if the two arcs of an edge of an undirected graph differ in weight.
     """
     weighted, normalized = truth(weighted, "weighted"), truth(normalized, "normalized")
     chosen, both = chosen_sources(graph, sources, seed), not graph.directed
+    if both and weighted and not _has_equal_reverses(graph):
+        raise ValueError(
+            "edge_betweenness needs equal weights both ways in a graph that is not directed"
+        )
     with ExitStack() as added:
         added.enter_context(graph.edges.temporary_columns(passed=(f64, 0)))
 

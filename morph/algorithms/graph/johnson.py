@@ -16,8 +16,8 @@ import numpy as np
 from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device, source_rows
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.sssp import sssp
-from morph.data.conversion import truth
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.runtime.arrays import all_true, any_true
 
 

@@ -17,14 +17,15 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import early_results, live_edges, of_graph
 from morph.algorithms.graph.workspace import workspace
-from morph.data.conversion import as_integer, number, truth
+from morph.data.conversion import as_integer, number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, f32, f64
-from morph.runtime.arrays import all_true, refuse_masked
+from morph.runtime.arrays import all_true, listed, refuse_masked
 
 
 class PageRank(NamedTuple):
@@ -280,7 +281,7 @@ def _teleport_vector(graph: Graph, personalization: Any) -> Any:
             if isinstance(personalization, Mapping):
                 raise TypeError("personalization is an array with a value for each vertex, no dict")
             refuse_masked(personalization, "personalization")
-            jump = graph.device.asarray(personalization)
+            jump = graph.device.asarray(listed(personalization, "personalization"))
             if jump.dtype.kind not in "biuf":
                 raise TypeError(f"personalization holds {jump.dtype}: expected numbers")
             jump = jump.astype(np.float64)

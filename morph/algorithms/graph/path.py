@@ -13,6 +13,7 @@ from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
 from morph.prelude import i32, i64
 from morph.runtime.arrays import all_true
@@ -92,6 +93,8 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
     graph = as_graph(graph)
     with graph._lock:
         end = vertex_id(graph, target, "target")
+        if not hasattr(found, "distance") or not hasattr(found, "predecessor"):
+            raise TypeError(f"found is the result of a search, not {shown(found)}")
         distance, before = found.distance, found.predecessor
         if before is None:
             raise ValueError("the result has no predecessors: sssp(..., predecessors=True)")

@@ -51,9 +51,10 @@ from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import number, truth
+from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.language.arguments import truth
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty

@@ -20,8 +20,8 @@ from morph.algorithms.sat.marginals import Marginals, marginals
 from morph.algorithms.sat.parts import formula_of
 from morph.algorithms.sat.rounds import Decimation, Round, refuted
 from morph.algorithms.sat.surveys import converge
-from morph.data.conversion import truth
 from morph.data.formula import Formula
+from morph.language.arguments import truth
 from morph.partition.formula import DividedFormula
 
 MOST_ROUNDS, FRACTION, SWEEPS = 100, 0.1, 20  # defaults

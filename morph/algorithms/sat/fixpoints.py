@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from morph.algorithms.sat.factors import CERTAIN, Contradiction, Factors, factor_graph
 from morph.algorithms.sat.marginals import marginals
 from morph.algorithms.sat.surveys import converge
-from morph.data.conversion import number, truth
+from morph.data.conversion import number
 from morph.data.formula import Formula
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of

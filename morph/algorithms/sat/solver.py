@@ -28,8 +28,9 @@ from morph.algorithms.sat.search import (
     build_seconds,
 )
 from morph.algorithms.sat.simplify import Part, Simplified, simplify
-from morph.data.conversion import number, truth
+from morph.data.conversion import number
 from morph.data.formula import Formula, read_cnf
+from morph.language.arguments import truth
 from morph.language.messages import shown
 from morph.launch.ahead import compile_ahead
 from morph.partition.formula import DividedFormula

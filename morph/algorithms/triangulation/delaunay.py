@@ -33,7 +33,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import available_threads, foreach, func, kernel
 from morph.prelude import atomic_min, f64, i32, orient2d, vector
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
 
 TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
@@ -152,7 +152,12 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
         more than 2**28.
     """
     where = device_for(device, points, otherwise="auto")
-    xy = where.asarray(points, np.float64)
+    refuse_masked(points, "points")
+    xy = where.asarray(points)
+    if xy.dtype.kind not in "iuf":
+        raise ValueError(f"points must hold real numbers, got {xy.dtype}")
+    refuse_rounded(xy, "points", np.float64, points)
+    xy = xy.astype(np.float64, copy=False)
     if xy.ndim != 2 or xy.shape[1] != 2:
         raise ValueError(f"points: shape {xy.shape}, expected (n, 2)")
     n = len(xy)

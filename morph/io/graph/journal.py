@@ -42,8 +42,9 @@ from morph.io.graph.snapshot import (
     sync_folder,
     unpacked,
 )
-from morph.io.text.files import remove_leftovers
+from morph.io.text.files import named, remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.arguments import callback, truth
 from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
 from morph.updates.edge_ids import use_next
@@ -129,7 +130,7 @@ class Journal:
             raise ValueError("readonly=True reads a journal that exists: leave out graph=")
         if os.path.islink(path):  # the log is beside the target of the link
             path = os.path.realpath(path)
-        self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
+        self.path, self.log = Path(named(path)), Path(f"{named(path)}.log")
         self.dropped_bytes = self._end = 0
         self._last = -1  # offset of the log's last record
         # whether records need ids of inserted edges: they depend on objects that are in no snapshot
@@ -195,6 +196,8 @@ class Journal:
             If the batch cannot be written to the disk, the journal is readonly, or another program
             has changed its files; the batch is then not applied.
         """
+        nonnegative = truth(nonnegative, "nonnegative")
+        callback(by, "by")
         with self.graph._lock:
             return self._apply(inserts, deletes, updates, delete_points, nonnegative, by)
 

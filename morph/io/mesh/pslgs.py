@@ -26,10 +26,11 @@ from morph.io.mesh.nodes import (
     scan_nodes,
 )
 from morph.io.mesh.repair import first_twins, report
-from morph.io.text.files import replacing
+from morph.io.text.files import named, replacing
 from morph.io.text.formats import suffix_of
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
+from morph.language.arguments import of_type, truth
 from morph.language.messages import shown
 from morph.mesh import Pslg
 from morph.mesh.mesh import Floats, Ints, Mesh
@@ -64,7 +65,7 @@ class Poly:
 
 def file_base(path: StrPath) -> str:
     """Return the base name of a mesh's files, given the base name or one of the files."""
-    name = os.fspath(path)
+    name = named(path)
     stem, suffix = os.path.splitext(name)
     return stem if suffix in TRIANGLE else name
 
@@ -98,6 +99,7 @@ def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -
     OSError
         If a file is missing or cannot be read.
     """
+    repair = truth(repair, "repair")
     if duplicates not in ("refuse", "keep"):
         raise ValueError(f"duplicates is 'refuse' or 'keep', not {shown(duplicates)}")
     if format_of_file(path):
@@ -105,7 +107,7 @@ def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -
             path, None, "a graph is read from a .poly or .node file; this is a mesh's"
         )
     keep = duplicates == "keep"
-    base, name = file_base(path), os.fspath(path)
+    base, name = file_base(path), named(path)
     if name.endswith(".node") or not (name.endswith(".poly") or os.path.exists(base + ".poly")):
         nodes = read_node(base + ".node", repair, keep)
         return Pslg(
@@ -246,6 +248,7 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
     OSError
         If the file cannot be written.
     """
+    of_type(pslg, "pslg", "Pslg")
     if format_of(path):
         raise ValueError(f"a graph is written as .poly: no {suffix_of(path)}")
     check_finite(points=pslg.points, point_attributes=pslg.point_attributes)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.messages import shown
 from morph.runtime.toolchain.cache import lock_file
 
 UNPACKED = 1 << 26  # compressed files up to this size, in bytes, are decompressed in memory
@@ -34,9 +35,23 @@ _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open
 _BEGIN = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}  # magic numbers
 
 
+def named(path: StrPath) -> str:
+    """Return the name of a file.
+
+    Raises
+    ------
+    TypeError
+        If it is no string and no path.
+    """
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str):
+        raise TypeError(f"path is a string or a path, not {shown(path)}")
+    return name
+
+
 def split_compression(path: StrPath) -> tuple[str, str]:
     """Split ``x.gr.xz`` into ``x.gr`` and ``.xz``; the second is empty if not compressed."""
-    name = os.fspath(path)
+    name = named(path)
     suffix = Path(name).suffix.lower()
     return (name[: -len(suffix)], suffix) if suffix in _OPENERS else (name, "")
 
