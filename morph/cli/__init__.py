@@ -21,7 +21,7 @@ import click
 from morph import __version__
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
-from morph.cli.common import FullSummaries, Run, complain, examples, process_age
+from morph.cli.common import FullSummaries, Run, complain, examples, need_command, process_age
 from morph.cli.interrupts import repeated_if_dropped
 from morph.cli.logs import logged
 from morph.language.messages import shortened
@@ -203,9 +203,7 @@ def main(context: click.Context, verbose: bool) -> None:
     """
     if verbose:
         context.with_resource(logged())
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help(), err=True)
-        context.exit(2)
+    need_command(context)
 
 
 for _name, (_place, _summary) in COMMANDS.items():
