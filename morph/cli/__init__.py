@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from morph import __version__
+from morph import __version__, start
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
 from morph.cli.common import FullSummaries, Run, complain, examples, need_command, process_age
@@ -139,6 +139,7 @@ def _pipes_reported() -> Iterator[None]:
 def _exit_code(command: Callable[[], Any], shown: list[str]) -> Any:
     """Run a command; explain a failure on stderr and return its exit code."""
     try:
+        start.begin()
         with repeated_if_dropped(), warnings.catch_warnings():
             warnings.showwarning = partial(_warn, shown)
             code = command()
