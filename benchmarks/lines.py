@@ -47,14 +47,16 @@ PROGRAMS = {
 }
 # The same of other libraries by folder and first file: NetworKit 17427915b (C++), igraph e8e03b245
 # (C, C++), cuGraph 528ddde97 (CUDA, the implementation alone), and the program that is named.
-# Lines with code, without comments.
+# Lines with code, without comments.  The pseudocode is that of four CUDA kernels for communities,
+# without bounds, domination and donation.
 PEERS = {
-    "community/community": ("", "", "", "SC-BRB 1,994"),
+    "community/community": ("", "", "", "SC-BRB 1,994; pseudocode 111"),
     "graph/strong": (113, 925, 2121, ""),
     "graph/topological": (126, 104, "", ""),
     "graph/truss": ("", 135, 586, "PKT 1,565"),
     "graph/cores": (291, 83, 301, ""),
     "graph/cliques": (308, 1196, "", ""),
+    "graph/densest": ("", "", "", "NetworkX 118"),
     "graph/louvain": (259, 430, 278, ""),
     "graph/label_propagation": (96, 466, "", ""),
     "graph/matching": (251, 643, 301, ""),

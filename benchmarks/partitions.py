@@ -4,7 +4,10 @@ On parts a program is one launch of each part, or, in the column "by steps", a l
 for each of its steps.  The first row has steps of almost no work: on one device a barrier each, on
 parts a barrier and two crossings in turn.  Searches begin at the point of the largest
 degree.  The results of the library's algorithms stay in parts; the column "gathered" includes their
-copy to the first device.
+copy to the first device.  With ``--changes`` batches of random edges are inserted, and half of them
+deleted, while `DynamicSSSP` keeps the distances.
+
+    python benchmarks/partitions.py --scale 24 --devices cuda:0,cuda:1 cuda:0,cuda:1,cuda:2,cuda:3
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import append, median, synchronize, table
+from common import append, median, synchronize
 
 import morph
 from morph import generate
@@ -31,15 +34,15 @@ WARM = 3  # untimed calls of an algorithm before the timed ones
 @morph.kernel
 def relax(p, g, following):
     for t in p.outnbrs:
-        d = p.dist + g.weight(p, t)
-        if atomic_min(t.dist, d) > d:
+        d = p.length + g.weight(p, t)
+        if atomic_min(t.length, d) > d:
             following.add(t)
 
 
 @morph.kernel
 def visit(p, level, following):
     for t in p.outnbrs:
-        if atomic_min(t.dist, level) > level:
+        if atomic_min(t.length, level) > level:
             following.add(t)
 
 
@@ -63,15 +66,15 @@ def levels(g, now, following):
 
 @morph.kernel
 def give(p):
-    p.share = p.rank / max(p.degree, 1)
+    p.given = p.score / max(p.degree, 1)
 
 
 @morph.kernel
 def pull(p, base):
     total = 0.0
     for t in p.innbrs:
-        total += t.share
-    p.rank = base + 0.85 * total
+        total += t.given
+    p.score = base + 0.85 * total
 
 
 @morph.program
@@ -116,8 +119,8 @@ def ring(devices: list[str]) -> list[Any]:
 
 def search(g: Any, source: int) -> tuple[Any, ...]:
     """Prepare a search from a point; gives the arguments of its program."""
-    g.points.dist[:] = FAR
-    g.points.dist[source] = 0
+    g.points.length[:] = FAR
+    g.points.length[source] = 0
     now, following = morph.Collection(g.points), morph.Collection(g.points)
     now.extend([source])
     return g, now, following
@@ -152,32 +155,40 @@ def timed(program: Any, prepare: Callable[[], tuple[Any, ...]], repeat: int) -> 
     return statistics.median(times[1:])
 
 
-def row(
-    name: str, g: Any, parts: Any, program: Any, prepare: Any, column: str, repeat: int
-) -> dict[str, Any]:
-    """Time a program on one device and on parts, there also by steps."""
-    seconds, results = [], []
-    for x, run in ((g, program), (parts, program), (parts, program.eager)):
-        seconds.append(timed(run, partial(prepare, x), repeat))
-        results.append(host(getattr(x.points, column)))
-    one, together, single = seconds
-    equal = all(np.allclose(x, results[0], rtol=1e-12, atol=0) for x in results)
+def row(name: str, one: Any, parts: Any, program: Any, prepare: Any, column: str, o: Any) -> Any:
+    """Time a program on parts, also by steps; ``one`` has its seconds on one device and result."""
+    seconds, wanted = one
+    times, equal = [], True
+    for run in (program,) if o.no_steps else (program, program.eager):
+        times.append(timed(run, partial(prepare, parts), o.repeat))
+        found = host(getattr(parts.points, column))
+        equal = equal and np.allclose(found, wanted, rtol=1e-12, atol=0)
     return {
-        "program": name, "one ms": one * 1e3, "parts ms": together * 1e3, "gathered ms": "",
-        "by steps ms": single * 1e3, "speedup": one / together, "equal": "yes" if equal else "NO",
+        "program": name, "one ms": seconds * 1e3, "parts ms": times[0] * 1e3, "gathered ms": "",
+        "by steps ms": "" if o.no_steps else times[1] * 1e3, "speedup": seconds / times[0],
+        "equal": "yes" if equal else "NO",
     }  # fmt: skip
 
 
-def call(name: str, g: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]:
-    """Time an algorithm of the library."""
-    (one, wanted), (several, found) = (median(lambda x=x: run(x), repeat, WARM) for x in (g, parts))
+def call(name: str, one: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]:
+    """Time an algorithm of the library on parts; ``one`` as of `row`."""
+    seconds, wanted = one
+    several, found = median(lambda: run(parts), repeat, WARM)
     gathered, _ = median(lambda: run(parts)[:], repeat)
-    equal = np.allclose(on_host(found), on_host(wanted), rtol=1e-9, atol=0)
+    equal = np.allclose(on_host(found), wanted, rtol=1e-9, atol=0)
     return {
-        "program": name, "one ms": one * 1e3, "parts ms": several * 1e3,
+        "program": name, "one ms": seconds * 1e3, "parts ms": several * 1e3,
         "gathered ms": gathered * 1e3, "by steps ms": "",
-        "speedup": one / several, "equal": "yes" if equal else "NO",
+        "speedup": seconds / several, "equal": "yes" if equal else "NO",
     }  # fmt: skip
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the last row, after the names of the columns if it is the first."""
+    for values in ([rows[0]] if len(rows) == 1 else []), [rows[-1].values()]:
+        for name, *others in values:
+            cells = (f"{x:,.4g}" if isinstance(x, float) else str(x) for x in others)
+            print(name.rjust(23), *(x.rjust(11) for x in cells), flush=True)
 
 
 def shape_of(parts: Any) -> tuple[dict[str, float], int]:
@@ -228,55 +239,129 @@ def measured(rows: list[dict[str, Any]], known: dict[str, dict[str, float]]) -> 
         for name, shape in known.items():
             if x["program"].startswith(name):
                 for executor, column in (("one launch", "parts ms"), ("by steps", "by steps ms")):
+                    if x[column] == "":
+                        continue
                     seconds = {"one": x["one ms"] / 1e3, "seconds": x[column] / 1e3}
                     yield {"program": name, "executor": executor, **shape, **seconds}
+
+
+def programs_of(n: int, source: int, iterations: int) -> dict[str, tuple[Any, Any, str]]:
+    """Give the programs, what prepares their arguments, and the columns of their results."""
+
+    def begin(x: Any) -> tuple[Any, ...]:
+        return fresh(x, "score", 1 / n, 0.15 / n, iterations)
+
+    def seek(x: Any) -> tuple[Any, ...]:
+        return search(x, source)
+
+    return {
+        f"{STEPS:,} steps": (rounds, lambda x: fresh(x, "value", 0, STEPS), "value"),
+        "levels": (levels, seek, "length"),
+        "shortest_paths": (shortest_paths, seek, "length"),
+        f"pagerank, {iterations} iterations": (pagerank, begin, "score"),
+    }
+
+
+def calls_of(source: int, iterations: int) -> dict[str, Any]:
+    """Give the algorithms of the library."""
+    return {
+        "morph.bfs": lambda x: morph.bfs(x, source).distance,
+        "morph.sssp": lambda x: morph.sssp(x, source).distance,
+        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=iterations)[0],
+    }
+
+
+def changed(g: Any, size: int, source: int, repeat: int) -> tuple[float, np.ndarray]:
+    """Median seconds of a batch of changes of `DynamicSSSP`, and the last distances."""
+    paths, rng, times = morph.DynamicSSSP(g, source), np.random.default_rng(size), []
+    for k in range(repeat + 1):
+        ends = rng.integers(0, len(g.points), (2, size))
+        weight = rng.integers(1, 256, size).astype(np.int32)
+        for batch in ({"inserts": (*ends, weight)}, {"deletes": tuple(ends[:, : size // 2])}):
+            synchronize()
+            start = time.perf_counter()
+            paths.apply(**batch)
+            synchronize()
+            times.append(time.perf_counter() - start)
+            print(f"DynamicSSSP, batch {k}, {size} changes: {times[-1] * 1e3:.2f} ms", flush=True)
+    return statistics.median(times[2:]), on_host(paths.distance).copy()
+
+
+def row_of_changes(g: Any, devices: list[str], size: int, source: int, o: Any) -> dict[str, Any]:
+    """Time batches of changes on one device and on parts."""
+    seconds, wanted = changed(g.copy(), size, source, o.repeat)
+    start = time.perf_counter()
+    parts = morph.partition(g, devices, by=o.by)
+    print(f"parts made in {time.perf_counter() - start:.2f} s", flush=True)
+    several, found = changed(parts, size, source, o.repeat)
+    return {
+        "program": f"DynamicSSSP, {size:,}", "one ms": seconds * 1e3, "parts ms": several * 1e3,
+        "gathered ms": "", "by steps ms": "", "speedup": seconds / several,
+        "equal": "yes" if (found == wanted).all() else "NO",
+    }  # fmt: skip
+
+
+def on_one(g: Any, programs: Any, calls: Any, first: str, repeat: int) -> dict[str, Any]:
+    """Time all on one device; gives seconds and results."""
+    found = {}
+    for name, (program, prepare, column) in programs.items():
+        x = ring([first])[0] if program is rounds else g
+        seconds = timed(program, partial(prepare, x), repeat)
+        found[name] = seconds, host(getattr(x.points, column)).copy()
+    for name, run in calls.items():
+        seconds, result = median(lambda run=run: run(g), repeat, WARM)
+        found[name] = seconds, on_host(result).copy()
+    return found
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, and print a row for each program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=18, help="of the R-MAT graph")
-    parser.add_argument("--devices", default="cpu,cpu", help="one for each part")
+    parser.add_argument("--devices", nargs="+", default=["cpu,cpu"], help="of the parts")
     parser.add_argument("--by", default="degree", choices=["range", "degree"])
     parser.add_argument("--permute", action="store_true", help="number the points at random")
     parser.add_argument("--iterations", type=int, default=20, help="of PageRank")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--only", help="begins of names of rows, such as morph.bfs,pagerank")
+    parser.add_argument("--changes", type=int, nargs="*", default=[], help="sizes of batches")
+    parser.add_argument("--no-steps", action="store_true", help="leave out the column by steps")
     parser.add_argument("--rows", help="file to append rows for scaling.py to")
     o = parser.parse_args(arguments)
-    devices = o.devices.split(",")
-    g = generate.rmat(o.scale, 16, permute=o.permute, weight=(1, 255), device=devices[0])
-    parts = morph.partition(g, devices, by=o.by)
-    print(parts)
-    for x in (g, parts):
-        x.points.add("dist", i32)
-        for name in ("rank", "share"):
-            x.points.add(name, f64)
-    n, source = len(g.points), int(g.degree().argmax())
-
-    def begin(x: Any) -> tuple[Any, ...]:
-        return fresh(x, "rank", 1 / n, 0.15 / n, o.iterations)
-
-    def seek(x: Any) -> tuple[Any, ...]:
-        return search(x, source)
-
-    pair, many = ring(devices), o.iterations
-    programs: dict[str, tuple[Any, ...]] = {
-        f"{STEPS:,} steps": (*pair, rounds, lambda x: fresh(x, "value", 0, STEPS), "value"),
-        "levels": (g, parts, levels, seek, "dist"),
-        "shortest_paths": (g, parts, shortest_paths, seek, "dist"),
-        f"pagerank, {many} iterations": (g, parts, pagerank, begin, "rank"),
-    }
-    calls = {
-        "morph.bfs": lambda x: morph.bfs(x, source).distance,
-        "morph.sssp": lambda x: morph.sssp(x, source).distance,
-        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=many)[0],
-    }
+    first = o.devices[0].split(",")[0]
+    start = time.perf_counter()
+    g = generate.rmat(o.scale, 16, permute=o.permute, weight=(1, 255), device=first)
+    synchronize()
+    print(f"{len(g.edges):,} arcs made on {first} in {time.perf_counter() - start:.2f} s")
+    g.points.add("length", i32)  # no names of columns of the library, which it would set aside
+    for name in ("score", "given"):
+        g.points.add(name, f64)
+    source = int(g.degree().argmax())
     chosen = tuple(o.only.split(",")) if o.only else ("",)
-    rows = [row(k, *x, o.repeat) for k, x in programs.items() if k.startswith(chosen)]
-    rows += [call(k, g, parts, f, o.repeat) for k, f in calls.items() if k.startswith(chosen)]
-    table(rows)
-    append(o.rows, list(measured(rows, features(g, parts, source, many))))
+    programs, calls = (
+        {k: x for k, x in every.items() if k.startswith(chosen)}
+        for every in (programs_of(len(g.points), source, o.iterations),
+                      calls_of(source, o.iterations))
+    )  # fmt: skip
+    one = on_one(g, programs, calls, first, o.repeat)
+    for names in o.devices:
+        devices = names.split(",")
+        parts = morph.partition(g, devices, by=o.by)
+        print(parts, flush=True)
+        rows = []
+        for k in one:
+            if k in calls:
+                rows.append(call(k, one[k], parts, calls[k], o.repeat))
+            else:
+                x = ring(devices)[1] if programs[k][0] is rounds else parts
+                rows.append(row(k, one[k], x, *programs[k], o))
+            show(rows)
+        for size in o.changes:
+            rows.append(row_of_changes(g, devices, size, source, o))
+            show(rows)
+        if o.rows:
+            append(o.rows, list(measured(rows, features(g, parts, source, o.iterations))))
+        del parts
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def on_config(config: Any) -> None:
     _fill(config.nav, "Reference", [{pages[name]: name} for name in reference])
     books = [name for name in pages if name.startswith("examples/")]
     _fill(config.nav, "Notebooks", [{pages[name]: name} for name in books])
-    notes = sorted((ROOT / "benchmarks" / "notes").glob("*.md"), reverse=True)
+    notes = sorted((ROOT / "benchmarks" / "notes").glob("[!R]*.md"))  # README.md is their index
     _fill(config.nav, "Notes", [str(note.relative_to(ROOT)) for note in notes])
 
 
@@ -95,9 +95,6 @@ def generated() -> Iterator[tuple[str, str, str]]:
         text = notebook(book)
         title = text.partition("\n")[0].lstrip("# ")
         yield title, str(book.relative_to(ROOT).with_suffix(".md")), text
-    notes = sorted((ROOT / "benchmarks" / "notes").glob("*.md"), reverse=True)
-    links = (f"- [{_title(note)}]({note.name}), {note.name[:10]}" for note in notes)
-    yield "Notes", "benchmarks/notes/index.md", "# Notes\n\n" + "\n".join(links) + "\n"
 
 
 def notebook(book: Path) -> str:
@@ -117,10 +114,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri.startswith("examples/notebooks/"):
         return markdown
     return re.sub(r"\]\((\S*notebooks/\w+)\.ipynb\)", r"](\1.md)", markdown)
-
-
-def _title(page: Path) -> str:
-    return page.read_text().partition("\n")[0].lstrip("# ")
 
 
 def _reference(title: str, about: str, names: list[str]) -> tuple[str, str, str]:

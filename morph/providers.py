@@ -1,7 +1,7 @@
 """The providers of functions that lower layers call; imported at the first call."""
 
 from morph.data import formula
-from morph.graph import adjacency, applied, graph
+from morph.graph import adjacency, applied, export, graph
 from morph.launch import kernels
 from morph.mesh import mesh, pslg
 from morph.partition import graph as parts
@@ -26,6 +26,8 @@ def bind() -> None:
     adjacency.change.bind("morph.updates.in_place:change")
     adjacency.change_one.bind("morph.updates.in_place:change_one")
     adjacency.copy_entries.bind("morph.updates.in_place:copy_entries")
+    export.draw.bind("morph.plotting.graph:draw")
+    export.save.bind("morph.plotting.mesh:save")
     graph.apply.bind("morph.updates.changes:apply")
     graph.pair_up.bind("morph.updates.changes:pair_up")
     graph.single_changes.bind("morph.updates.single:single_changes")

@@ -123,19 +123,21 @@ class Model:
             assert [back[e] for e in ids] == [self.back[e] for e in ids]
 
 
-def interrupted(run: Any, n: int, error: type[BaseException], modules: Any) -> bool:
-    """Raise at the n-th line of some modules that ``run`` comes to; whether it did."""
+def interrupted(
+    run: Any, n: int, error: type[BaseException], modules: Any, event: str = "line"
+) -> bool:  # fmt: skip
+    """Raise at the n-th line, or call, of some modules that ``run`` comes to; whether it did."""
     left, files = [n], {m.__file__ for m in modules}
 
-    def trace(frame: Any, event: str, arg: object) -> Any:
+    def trace(frame: Any, found: str, arg: object) -> Any:
         if frame.f_code.co_filename not in files:
             return None
-        if event == "line":
+        if found == event:
             left[0] -= 1
             if left[0] == 0:
                 sys.settrace(None)
                 raise error
-        return trace
+        return None if event == "call" else trace
 
     before = sys.gettrace()
     sys.settrace(trace)

@@ -14,6 +14,7 @@ import pytest
 from pretend import Pretended, pretended
 
 import morph
+from morph.algorithms.community.community import MAX_FEW
 from morph.algorithms.refinement import parts
 from morph.algorithms.triangulation import delaunay
 from morph.launch import ahead, binding, common_units, records
@@ -54,7 +55,7 @@ def _solve(n: int, ratio: float, device: Any) -> None:
 def _community(device: Any) -> None:
     made = _graph(None, True, device)
     morph.max_k_plex(made, 2)
-    for query in (0, [0, 1]):
+    for query in (0, [0, 1], [0, 1] * MAX_FEW):
         morph.community(made, query, (3, 6))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
 from morph.algorithms.dynamic import repair
-from morph.algorithms.graph import bfs, mst, sssp, triangles
+from morph.algorithms.graph import bfs, mst, sssp, triangles, truss
 from morph.algorithms.refinement import parts
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
@@ -49,10 +49,7 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
-        *(
-            f"operators.{name}"
-            for name in ("bucket_queue", "edge_map", "reduce", "scan", "sort", "worklists")
-        ),
+        *(f"operators.{p.stem}" for p in (ROOT / "morph/operators").glob("[!_]*.py")),
         "generate.draws",
         "updates.in_place",
         "updates.resolve",
@@ -91,7 +88,7 @@ def graphs() -> None:
     with mock.patch.object(sssp, "DENSE", 0):
         morph.sssp(g)
     twice = morph.Graph.from_edges([0, 1], [1, 2], np.ones(2, np.int32), symmetrize=True)
-    with mock.patch.object(mst, "MANY", 1):
+    with mock.patch.object(mst, "SYMMETRY_ARCS", 1):
         morph.mst(twice)
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)
     for row in ROWS:
@@ -107,9 +104,14 @@ def graphs() -> None:
     with mock.patch.object(community, "MAX_UNREDUCED_CPU", 0):
         morph.community(some, [0, 1], (4, 6))
     morph.community(some, 0, (4, 6))
+    with mock.patch.object(community, "MAX_FEW_CPU", 64):
+        morph.community(some, [0, 1], (4, 6))
     with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1):  # else in rows of bits
         morph.community(some, list(range(12)), (4, 6))
         morph.community(some, 0, (4, 5), all=True)
+    ends_of_trusses = [0, 0, 1, 3, 3, 4, 6, 6, 6, 7, 7, 8], [1, 2, 2, 4, 5, 5, 7, 8, 9, 8, 9, 9]
+    with mock.patch.object(truss, "MIN_PACKED", 0), mock.patch.object(truss, "PACK", 3):
+        morph.truss_number(morph.Graph.from_edges(*ends_of_trusses))
     levels = morph.DynamicBFS(morph.partition(g, ["cpu"] * 2))
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))

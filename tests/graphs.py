@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
@@ -54,6 +55,12 @@ def simple(edges: Edges) -> Any:
     graph = lightest(edges, undirected=True)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return graph
+
+
+def small_graphs(target: str) -> Iterator[Any]:
+    """Graphs without points, without edges, with a loop, and with parallel edges both ways."""
+    for n, ends in ((0, ([], [])), (1, ([], [])), (1, ([0], [0])), (3, ([0, 0, 1], [1, 1, 0]))):
+        yield morph.Graph.from_edges(*ends, n=n, device=target)
 
 
 def changed_graph(edges: Edges, target: str, data: Any) -> Any:

@@ -51,8 +51,8 @@ def test_mst_leaves_out_arcs_whose_reverse_comes_first(target, monkeypatch):
         g = morph.Graph.from_edges(*both, weight=costs, n=n, symmetric=True, device=target)
         want = morph.mst(g)
         with monkeypatch.context() as patch:
-            patch.setattr(mst, "MANY", 1)
-            patch.setattr(mst, "MANY_ON_GPU", 1)
+            patch.setattr(mst, "SYMMETRY_ARCS", 1)
+            patch.setattr(mst, "SYMMETRY_ARCS_ON_GPU", 1)
             assert mst._holds_edges_twice(g) == twice
             for found in everywhere(target, lambda g=g: morph.mst(g)):
                 assert host(found.edges).tolist() == host(want.edges).tolist()

@@ -98,6 +98,7 @@ HOOKS = {
     "morph.data.formula": "Formula.of reads files",
     "morph.graph.adjacency": "a change of an index in place is a launch",
     "morph.graph.applied": "the records of a batch are read when asked for",
+    "morph.graph.export": "Graph.plot",
     "morph.graph.graph": "Graph.apply is a launch; deletion knows graphs",
     "morph.mesh.mesh": "Mesh.read, write, plot",
     "morph.mesh.pslg": "Pslg.read, write",

@@ -126,13 +126,27 @@ def test_sat_beside_peers(script, capsys):
 
 def test_parts_beside_one_device(script, capsys, tmp_path):
     rows = str(tmp_path / "rows")
-    options = ["--scale", "6", "--devices", "cpu,cpu,cpu", "--repeat", "1", "--rows", rows]
+    options = ["--scale", "6", "--repeat", "1", "--rows", rows, "--devices", "cpu,cpu,cpu"]
     script("partitions").main(options)
     out = capsys.readouterr().out
     assert out.count(" yes") == 7 and "edges cut" in out and "NO" not in out
     script("scaling").main([rows, "--hold-out", "9", "--scales", "30"])
     out = capsys.readouterr().out
     assert out.count("outlook") == 2 and "a crossing" in out
+
+
+def test_several_lists_of_devices(script, capsys):
+    script("partitions").main(
+        ["--scale", "6", "--repeat", "1", "--devices", "cpu,cpu", "cpu,cpu,cpu", "--no-steps"]
+    )
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 14 and out.count("edges cut") == 2 and "NO" not in out
+
+
+def test_graphs_made_in_parts(script, capsys):
+    script("large").main(["--scale", "7", "--sources", "2", "--permute"])
+    out = capsys.readouterr().out
+    assert out.count("from") == 6 and [x.split()[-1] for x in out.splitlines()[-2:]] == ["0", "0"]
 
 
 @pytest.mark.mpi

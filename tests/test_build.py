@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -715,3 +716,29 @@ def test_other_errors_of_a_driver_are_raised(driver):
         with pytest.raises(Refused):
             modules.loaded("text", 0, "name", defines)
     assert tried == [b"installed", b"compiled"]
+
+
+def test_threads_of_several_gpus_compile_a_kernel_of_cupys_once():
+    cached, runs = set(), []
+
+    def compile_or_load(source, options, *, arch=None):
+        if (source, options) not in cached:
+            if source == "broken":
+                raise CompileError("", "sm_90", Path())
+            runs.append(source)
+            time.sleep(0.05)
+            cached.add((source, options))
+        return source, options, arch
+
+    compiler = SimpleNamespace(_compile_module_with_cache=compile_or_load)
+    for _ in range(2):  # of the second and of the third GPU
+        modules.compile_once(compiler)
+    with ThreadPoolExecutor(4) as pool:
+        work = [pool.submit(compiler._compile_module_with_cache, s, ("-x",), arch=s)
+                for s in "abab"]  # fmt: skip
+    assert [w.result() for w in work] == [(s, ("-x",), s) for s in "abab"]
+    assert sorted(runs) == ["a", "b"]
+    for _ in range(2):  # an error leaves no lock
+        with pytest.raises(CompileError):
+            compiler._compile_module_with_cache("broken", ())
+    modules.compile_once(SimpleNamespace())  # of another CuPy

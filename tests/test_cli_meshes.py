@@ -91,8 +91,8 @@ def test_triangulate_what_crosses_or_repeats(tmp_path):
     assert split["output"]["points"] == 6
     (tmp_path / "d.node").write_text("4 2 0 0\n1 0 0\n2 1 0\n3 0 1\n4 1 0\n")
     assert "vertex 4" in complaint("triangulate", tmp_path / "d.node")
-    mended = invoke("triangulate", tmp_path / "d.node", "--repair")
-    assert mended.exit_code == 0 and "d.node:5" in mended.stderr
+    repaired = invoke("triangulate", tmp_path / "d.node", "--repair")
+    assert repaired.exit_code == 0 and "d.node:5" in repaired.stderr
 
 
 # --- refine --------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_areas_of_triangles_are_read_beside_the_mesh(tmp_path):
     fine = report("refine", tmp_path / "s", "-a", "-o", tmp_path / "fine")
     areas = Mesh.read(tmp_path / "fine").areas()
     assert areas.min() <= 0.001 and areas.max() > 0.002 and fine["unmet"] == {}
-    again = report("refine", tmp_path / "s", "-p", "-q", 0, "-o", tmp_path / "anew")
+    again = report("refine", tmp_path / "s", "-p", "-q", 0, "-o", tmp_path / "again")
     assert again["input"]["triangles"] == 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from graphs import changed_graph, edge_lists, graph_of, live_graph
+from graphs import changed_graph, edge_lists, graph_of, live_graph, small_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, tries
@@ -53,8 +53,8 @@ def test_the_greedy_colouring(target, edges, directed, seed):
 
 
 def test_small_graphs(target):
-    for n, ends in ((0, ([], [])), (1, ([], [])), (1, ([0], [0])), (3, ([0, 0], [1, 1]))):
-        check(morph.Graph.from_edges(*ends, n=n, device=target), target)
+    for g in small_graphs(target):
+        check(g, target)
 
 
 @tries(8)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import networkx as nx
 import numpy as np
 import pytest
-from graphs import changed_graph, edge_lists
+from graphs import changed_graph, edge_lists, small_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, tries
@@ -102,8 +102,8 @@ def test_label_propagation(target, edges, directed, seed, kind):
 
 
 def test_small_graphs(target):
-    for n, ends in ((0, ([], [])), (1, ([], [])), (1, ([0], [0])), (3, ([0, 0], [1, 1]))):
-        check(morph.Graph.from_edges(*ends, n=n, device=target), target)
+    for g in small_graphs(target):
+        check(g, target)
     check(morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], device=target), target)
 
 

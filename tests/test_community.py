@@ -66,6 +66,7 @@ def test_against_all_subgraphs(target, data):
         mock.patch.object(tasks, "VISITS_INSIDE_CPU", as_on_a_gpu),
         mock.patch.object(module, "MAX_UNREDUCED_CPU", data.draw(st.sampled_from([0, 1 << 30]))),
         mock.patch.object(module, "MAX_DEGREES_CPU", data.draw(st.sampled_from([0, 64]))),
+        mock.patch.object(module, "MAX_FEW_CPU", data.draw(st.sampled_from([0, 256]))),
         mock.patch.object(
             neighbourhood, "MAX_CANDIDATES", data.draw(st.sampled_from([2, 1 << 15]))
         ),
@@ -158,6 +159,8 @@ def test_the_time_is_up():
     assert not found.proved and found.bound > found.min_degree > 0 and found.all is None
     morph.validate.community(g, found, 0, (10, 20))
     assert seen[0] == (0, 1, 0)
+    found = morph.community(g, 0, (10, 20), time=0.01)
+    assert not found.proved and found.nodes < 1 << 13  # a launch is short
 
 
 def test_surroundings_that_are_too_large(target):
@@ -273,6 +276,49 @@ def test_one_query_and_many_agree():
         assert [morph.community(g, q, size).min_degree for q in queries] == [
             x.min_degree for x in many
         ]
+
+
+def test_few_queries_in_one_launch():
+    """All degrees of all queries are searched at the same time, as on a GPU."""
+    edges, members = planted(80, 6, 4, share=0.2)
+    g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
+    queries = np.array([1, 5, 9, 5, members[0]])
+    sizes = np.array([[6, 10], [2, 3], [6, 6], [1, 1], [90, 99]])
+    wanted = morph.community(g, queries, sizes)
+    few, calls = tasks.OneQueryTables.search_few, []
+
+    def counted(self, given, end, report):
+        found = few(self, given, end, report)
+        calls.append((len(given), int(found[1].sum())))
+        return found
+
+    with (
+        mock.patch.object(module, "MAX_FEW_CPU", 256),
+        mock.patch.object(tasks.OneQueryTables, "search_few", counted),
+        mock.patch.object(module.Run, "decide", None),  # nothing is left
+    ):
+        found = morph.community(g, queries, sizes)
+        with mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1):  # several launches
+            again = morph.community(g, queries, sizes, progress=lambda *_: None)
+        with pytest.raises(ZeroDivisionError):
+            morph.community(g, queries, sizes, progress=lambda *_: 1 // 0)
+    assert calls[0] == calls[1] and len(calls) == 2 and 0 < calls[0][1] < calls[0][0]
+    for q, size, *three in zip(queries, sizes.tolist(), wanted, found, again, strict=True):
+        assert len({x and (x.min_degree, x.proved) for x in three}) == 1
+        for x in three:
+            morph.validate.community(g, x, int(q), size)
+    hard, _ = planted(120, 4, share=0.3)
+    h = morph.Graph.from_edges(*hard, n=120, symmetrize=True, device="cpu")
+    with mock.patch.object(module, "MAX_FEW_CPU", 256):
+        late = morph.community(h, [0, 1], (10, 20), time=0.01)
+    for q, x in enumerate(late):
+        morph.validate.community(h, x, q, (10, 20))
+        assert not x.proved
+    wide, _ = planted(700, 9, share=0.3)  # more than 256 candidates
+    w = morph.Graph.from_edges(*wide, n=700, symmetrize=True, device="cpu")
+    with mock.patch.object(module, "MAX_FEW_CPU", 256):
+        found = morph.community(w, [3, 4], (5, 5))
+    assert found[0].proved and found[0].min_degree == morph.community(w, 3, (5, 5)).min_degree
 
 
 def test_a_size_for_each_query_and_a_graph_that_changes():

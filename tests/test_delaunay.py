@@ -185,9 +185,9 @@ def test_clusters_down_to_the_last_bit(target, seed, scale):
 def test_crowded_points():
     """So near one another that their places on the curve are one: ranks are sorted instead."""
     rng = np.random.default_rng(1)
-    crowd = 1 + rng.integers(0, 4000, (3000, 2)) * 2.0**-52
+    dense = 1 + rng.integers(0, 4000, (3000, 2)) * 2.0**-52
     far = np.array([[0, 0], [1e100, 0], [0, 1e100]])
-    judged(np.concatenate([far, crowd]), "cpu")
+    judged(np.concatenate([far, dense]), "cpu")
 
 
 @pytest.mark.parametrize("n", [30, 130])

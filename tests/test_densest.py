@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from graphs import changed_graph, edge_lists, graph_of, grid, live_graph, simple
+from graphs import changed_graph, edge_lists, graph_of, grid, live_graph, simple, small_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, tries
@@ -61,11 +61,8 @@ def test_graphs_that_were_changed(target, edges, data):
 
 
 def test_small_graphs(target):
-    for n, ends in ((0, ([], [])), (1, ([], [])), (1, ([0], [0])), (3, ([0, 0, 1], [1, 1, 0]))):
-        g = morph.Graph.from_edges(*ends, n=n, device=target)
-        graph = nx.empty_graph(n)
-        graph.add_edges_from((a, b) for a, b in zip(*ends, strict=True) if a != b)
-        check(g, graph, target)
+    for g in small_graphs(target):
+        check(g, live_graph(g), target)
 
 
 def peeled_too_late():

@@ -253,8 +253,8 @@ def test_batches_reported_late_or_of_another_graph(target):
         with pytest.raises(ValueError, match="has weight -1"):
             dynamic.update(applied)
         assert levels.update(applied).applied is applied  # which has no use for weights
-        mended = host(applied.inserted).tolist() + host(applied.updated).tolist()
-        g.apply(updates=(mended, [1] * len(mended)))
+        restored = host(applied.inserted).tolist() + host(applied.updated).tolist()
+        g.apply(updates=(restored, [1] * len(restored)))
         levels.refresh()
     good(dynamic)
 

@@ -476,15 +476,7 @@ def test_sigterm_ends_the_process():
         assert time.time() - begin < LIMIT
 
 
-def run(script: str, ways: str = "cpu-2") -> None:
-    """Run a script that asserts."""
-    with started(script, ways) as process:
-        assert process.wait(600) == 0
-
-
-@pytest.mark.parametrize("ways", COMPILED)
-def test_a_handler_that_returns_lets_the_launch_go_on(ways):
-    run("""
+COUNT = """  # begins scripts: a program that can be made to run for any time
 @morph.kernel
 def step(r):
     r.x += 1
@@ -496,7 +488,18 @@ def count(t, most):
         morph.foreach(t, step)
         n += 1
     return n
+"""
 
+
+def run(script: str, ways: str = "cpu-2") -> None:
+    """Run a script that asserts."""
+    with started(script, ways) as process:
+        assert process.wait(600) == 0
+
+
+@pytest.mark.parametrize("ways", COMPILED)
+def test_a_handler_that_returns_lets_the_launch_go_on(ways):
+    run(COUNT + """
 t = morph.Table("t", device, x=i64)
 t.extend(1000)
 count(t, 1)
@@ -520,19 +523,7 @@ assert (x == x[0]).all()
 
 @pytest.mark.parametrize("ways", COMPILED)
 def test_a_handler_cannot_launch(ways):
-    run("""
-@morph.kernel
-def step(r):
-    r.x += 1
-
-@morph.program
-def count(t, most):
-    n = 0
-    while n < most:
-        morph.foreach(t, step)
-        n += 1
-    return n
-
+    run(COUNT + """
 t, other = morph.Table("t", device, x=i64), morph.Table("t", device, x=i64)
 t.extend(1000), other.extend(10)
 count(t, 1), count(other, 1)
@@ -552,20 +543,8 @@ assert values(other.x).tolist() == [2] * 10
 
 def test_a_launch_of_another_thread_goes_on():
     """Python's handlers run in the main thread, whose launches alone they can end."""
-    run("""
+    run(COUNT + """
 import threading
-
-@morph.kernel
-def step(r):
-    r.x += 1
-
-@morph.program
-def count(t, most):
-    n = 0
-    while n < most:
-        morph.foreach(t, step)
-        n += 1
-    return n
 
 t = morph.Table("t", device, x=i64)
 t.extend(1000)
@@ -586,7 +565,7 @@ while not during:
         during = not results
     work.join()
     assert results == [most] and (values(t.x) == before + most).all()
-""")
+""")  # fmt: skip
 
 
 def test_a_command_ends_with_130_and_one_line(tmp_path):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import morph
+from morph.data import store
 from morph.launch.slots import layouts
 from morph.prelude import i32
 
@@ -49,6 +50,21 @@ def test_one_object_twice_and_two_objects_differ():
     tables = [numbers("t", "cpu", [0]) for _ in range(a.layout + 1)]
     assert layouts([*tables, a, a])[1] != layouts([*tables, a, b])[1]
     assert layouts([*tables, a, tables[a.layout]])[1] != layouts([*tables, a, b])[1]
+
+
+def test_forgotten_layouts_get_new_numbers(monkeypatch):
+    """The numbers of layouts take bounded memory, and none is given to two of them."""
+    monkeypatch.setattr(store, "MOST_LAYOUTS", 8)
+    a = numbers("a", "cpu", [0] * 4)
+    before = a.layout
+    others = [morph.Table("t", "cpu", **{f"x{i}": i32}) for i in range(20)]
+    seen = {t.layout for t in others}
+    assert len(seen) == 20 and before not in seen and len(store._layouts) <= 8
+    b = numbers("b", "cpu", [0] * 4)
+    assert a.layout == before != b.layout and b.layout == numbers("c", "cpu", [0]).layout
+    for table in a, b:
+        morph.foreach(table, number, table)
+        assert table.x.array.tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("device", ["cpu", "python"])

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import shapely
-import triangle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshfiles import MESHES, assert_equal
@@ -47,6 +46,7 @@ def test_dicts_of_triangle_both_ways(plate):
     there = plate.to_triangle()
     assert there["vertex_markers"].shape == (7, 1)
     assert_equal(plate, morph.Mesh.of(there))
+    triangle = pytest.importorskip("triangle")
     fine = triangle.triangulate(there, "rpq25a0.1")
     mesh = morph.Mesh.of(fine)
     mesh.check()
@@ -58,6 +58,7 @@ def test_dicts_of_triangle_both_ways(plate):
 def test_a_dict_is_triangulated_as_triangle_does():
     given_dict = {"vertices": SQUARE + [[1, 1], [2.5, 1.25], [2, 2]], "holes": [[1.8, 1.4]]}
     given_dict["segments"] = [[4, 5], [5, 6], [6, 4], [0, 1], [1, 2], [2, 3], [3, 0]]
+    triangle = pytest.importorskip("triangle")
     peer = triangle.triangulate(given_dict, "p")
     mesh = morph.triangulate(given_dict, device="cpu")
     mesh.check()

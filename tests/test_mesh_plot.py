@@ -206,7 +206,7 @@ def test_what_has_no_preview(monkeypatch):
 def test_colours_of_the_command(few, asked, drawn, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     labels = []
-    monkeypatch.setattr("morph.cli.meshfiles.FEW", few)
+    monkeypatch.setattr("morph.cli.meshfiles.VECTOR_LIMIT", few)
     monkeypatch.setattr(
         "morph.cli.meshfiles.write_figure", lambda f, _: labels.append(f.axes[1].get_ylabel())
     )

@@ -226,7 +226,7 @@ def ring_of_claims(n: int, seed: int, guard: bool, priority: ir.Expr | None) -> 
         run.all()
         again._host_meta[Meta.HEAD] = end  # the entries that were there have run
         again._publish_counters()
-        assert len(again) < size  # somebody wins
+        assert len(again) < size  # an item wins
         rounds += 1
     assert run.status[Status.ROUND] >= rounds
     return t

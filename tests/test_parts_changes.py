@@ -360,9 +360,9 @@ def test_batches_on_gpus(devices, directed):
 
 
 @pytest.mark.parametrize("parts", [2, 3])
-@pytest.mark.parametrize("few", [messages.FEW, 0])  # by comparing, by sorting
+@pytest.mark.parametrize("few", [messages.MASKED_PARTS, 0])  # by comparing, by sorting
 def test_messages_go_to_the_owners_in_order(parts, few, monkeypatch):
-    monkeypatch.setattr(messages, "FEW", few)
+    monkeypatch.setattr(messages, "MASKED_PARTS", few)
     g = morph.partition(morph.generate.grid(6, 6, device="cpu"), ["cpu"] * parts)
     for changed in (False, True):
         if changed:  # then mirrors lie in no order

@@ -1,12 +1,12 @@
 """Launches on parts that fail, wherever they do: the next ones give the results of one device."""
 
-import sys
 import threading
 from contextlib import contextmanager, nullcontext
 from unittest import mock
 
 import numpy as np
 import pytest
+from batches import interrupted
 from test_parts_programs import FAR, PROGRAMS, small_graph, values
 from test_parts_together import OTHERS, single_launches
 
@@ -89,28 +89,6 @@ class Run:
         assert len({bool(flag.local(k)) for k in range(parts)}) == 1
 
 
-def interrupted(run, n, error):
-    """Raise at the n-th call of a function of these modules, where handlers of signals run."""
-    left, files = [n], {m.__file__ for m in FILES}
-
-    def trace(frame, event, arg):
-        if frame.f_code.co_filename in files:
-            left[0] -= 1
-            if left[0] == 0:
-                sys.settrace(None)
-                raise error
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    except error:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 @pytest.mark.parametrize(
     "devices, how", [("cpu cpu cpu", "together"), ("cpu cpu cpu", "steps"), ("cpu python", "steps")]
 )
@@ -123,7 +101,8 @@ def test_wherever_a_launch_is_interrupted(devices, how):
         n, step = 1, 1 if how == "together" else 25
         while True:
             run.begin()
-            if not interrupted(run.execute, n, (KeyboardInterrupt, MemoryError)[n % 2]):
+            error = (KeyboardInterrupt, MemoryError)[n % 2]
+            if not interrupted(run.execute, n, error, FILES, "call"):
                 break
             run.check_copies(len(devices))
             assert run.results() == wanted, n

@@ -1,5 +1,7 @@
 """Kernels of each derived kind give on parts what they give on one device."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -490,6 +492,77 @@ def test_an_item_reads_what_it_has_changed_at_other_ends(kind):
         assert np.array_equal(a, b)
 
 
+def numbered(g):
+    """Rows by their number: of the item's own part, or of another one."""
+    add(g, i64, "count sum low mark", 5)
+    g.points.add("place", (f64, 2))
+    g.points.add("most", i64, fill=9)
+    n = len(g.points)
+    g.points.low[:], g.points.place[:] = np.arange(n) * 7 % n, np.arange(2 * n).reshape(n, 2)
+    s, then = morph.Scalars(g, total=0), morph.Collection(g.points)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        morph.foreach(g.points, jump, g, s, then)
+        morph.foreach(then, look_up, g)
+        morph.foreach(s, look_up_few, g)
+        morph.foreach(g.points, change_others, g)
+        morph.foreach(g.points, reset_low, where=lambda p: g.points[n - 1 - p.id].count > n)
+    if isinstance(g, morph.PartitionedGraph):
+        texts = [str(w.message) for w in told if w.category is morph.PerformanceWarning]
+        assert len(texts) == 5 and "jump uses rows by number" in texts[0]
+        assert "before: all values of" in jump.source()
+        assert "of the owners, from all_points0" in change_others.source()
+    columns = (getattr(g.points, x)[:] for x in ("count", "sum", "low", "mark", "place", "most"))
+    return (*map(np.array, columns), s.total, *items(then))
+
+
+@morph.kernel
+def change_others(p, g):
+    i = (p.id * 3 + 1) % len(g.points)
+    atomic_add(g.points[i].count, p.id)
+    atomic_min(g.points[i // 2].most, -p.sum)
+    g.points[len(g.points) - 1 - p.id].place[1] = 0.5 + p.id  # race: one item for each row
+    for t in p.outnbrs:
+        atomic_max(g.points[t.id ^ (t.id & 1)].mark, p.id)
+
+
+@morph.kernel
+def jump(p, g, s, then):
+    half = g.points[g.points[p.low].low].low  # pointer jumping
+    p.count = half
+    p.sum = g.points[(p.id + 1) % len(g.points)].id + i64(g.points[half].place[1])
+    if g.points[half].low > p.id:
+        then.add(p)
+    for t in p.outnbrs:
+        atomic_max(t.mark, g.points[t.id].low + g.points[half].low)
+    atomic_add(s.total, g.points[half].low)
+
+
+@morph.kernel
+def look_up(p, g):
+    q = g.points[p.count]
+    p.sum = p.sum + q.count * 2 - q.id
+
+
+@morph.kernel
+def look_up_few(s, g):
+    s.total = s.total + g.points[0].count * g.points[len(g.points) - 1].sum
+
+
+@morph.kernel
+def reset_low(p):
+    p.low = -1
+
+
+def test_a_row_by_number_is_one_that_is_there():
+    g = morph.generate.grid(4, 4, device="cpu")
+    parts = morph.partition(g, ["cpu", "cpu"])
+    add(parts, i64, "count sum")
+    parts.points.count[:] = 99
+    with morph.checked(), pytest.raises(morph.CheckError, match="count"):
+        morph.foreach(parts.points, look_up, parts)
+
+
 def infinite(g):
     s = morph.Scalars(g, total=np.inf)
     morph.foreach(g.points, count_more, s)
@@ -503,7 +576,7 @@ def count_more(p, s):
 
 PROGRAMS = [
     search, locks, entries, peel, edges, parents, totals, sums, turns, pulls, votes, orders,
-    infinite,
+    infinite, numbered,
 ]  # fmt: skip
 
 

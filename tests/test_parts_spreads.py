@@ -12,7 +12,7 @@ from test_parts_programs import small_graph
 
 import morph
 from morph.partition.execution import PartitionedLaunch
-from morph.partition.routes import FEW, _changes
+from morph.partition.routes import SENT_WHOLE, _changes
 from morph.partition.transport import Local
 from morph.prelude import atomic_add, atomic_max, atomic_min, f64, i32, i64, vector
 
@@ -44,14 +44,14 @@ def divided(g, count=3):
 
 @pytest.fixture(autouse=True)
 def _lists():
-    with mock.patch.object(ROUTES, "FEW", 1):
+    with mock.patch.object(ROUTES, "SENT_WHOLE", 1):
         yield
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float64])
 @pytest.mark.parametrize("size", [(), (3,)])
 def test_a_list_is_sent_if_it_is_shorter(kind, size):
-    cpu, count = morph.device("cpu"), 2 * FEW
+    cpu, count = morph.device("cpu"), 2 * SENT_WHOLE
     known = np.ones((count, *size), kind)
     row = known.nbytes // count
     most = int(2 * known.nbytes / 3 / (4 + row))  # rows whose list has two thirds of the bytes
@@ -66,7 +66,7 @@ def test_a_list_is_sent_if_it_is_shorter(kind, size):
             assert np.array_equal(sent, values[at].reshape(-1))
         else:
             assert not at.size and np.array_equal(sent, values.reshape(-1))
-    with mock.patch.object(ROUTES, "FEW", count + 1):
+    with mock.patch.object(ROUTES, "SENT_WHOLE", count + 1):
         assert _changes(cpu, known, known)[0][1].size == known.size
 
 

@@ -42,6 +42,7 @@ from morph.prelude import (
     u64,
     vector,
 )
+from morph.runtime.device import Device
 
 
 @contextmanager
@@ -468,6 +469,15 @@ def test_the_source_says_how_a_program_runs():
     }.items():
         program_of(morph.partition(small_graph(), list(devices)))()
         assert why in shortest_paths.source()
+
+
+def test_without_access_to_the_memory_of_other_parts_a_program_runs_by_steps():
+    one, parts = small_graph(), morph.partition(small_graph(), ["cpu"] * 3)
+    program_of(one)()
+    with mock.patch.object(Device, "reach", lambda *_: False):
+        program_of(parts)()
+        assert "a part cannot access the memory of another" in shortest_paths.source()
+    assert np.array_equal(parts.points.dist[:], one.points.dist[:])
 
 
 @morph.kernel

@@ -260,7 +260,7 @@ class Counted:  # a communicator, and how many collectives it has made
         self.count += name.lower().startswith("all")
         return getattr(self.comm, name)
 
-sys.modules["morph.partition.routes"].FEW = 1  # lists of changes, of few mirrors, too
+sys.modules["morph.partition.routes"].SENT_WHOLE = 1  # lists of changes, of few mirrors, too
 sys.modules["morph.partition.ranks"].platform.node = lambda: f"machine {comm.rank}"
 rng = np.random.default_rng(5)
 for directed, by in (True, "degree"), (False, rng.integers(0, comm.size, 40)):

@@ -7,6 +7,7 @@ HEAD = """
 from unittest import mock
 import pytest
 from test_parts_crossings import batched
+from test_parts_kernels import numbered
 from test_parts_programs import *
 from test_parts_together import OTHERS, forever
 from morph.data.collection import Collection
@@ -49,6 +50,7 @@ for threads, faults in (1, False), (3, True):  # teams meet over few items, and 
     if not faults:
         check(PROGRAMS[0], rmat(), "degree")
 assert by_steps == {"edges", "reductions"}, by_steps
+check(numbered, rmat(), "degree")
 print("equal")
 """
 

@@ -23,8 +23,8 @@ from morph.validate import implications, satisfied
 @pytest.fixture
 def small(monkeypatch):
     """Few clauses are many: so that small formulas go through both parts of the search."""
-    monkeypatch.setattr(probsat, "FEW", 4)
-    monkeypatch.setattr(probsat, "MANY", 8)
+    monkeypatch.setattr(probsat, "ONE_THREAD", 4)
+    monkeypatch.setattr(probsat, "ALL_THREADS", 8)
 
 
 @tries(15)

@@ -200,7 +200,7 @@ def test_fill():
 def test_fill_bytes_are_laid_out_as_kernels_read_them():
     t = Table("t", a=i8, v=(f32, 3), r=Ref("t"))
     t.add("w", f64, fill=2.5)
-    blob = t._fill_bytes()
+    blob = np.frombuffer(t._fill_bytes(), np.uint8)
     assert blob.size == 8 + 16 + 8 + 8
     assert blob[24:28].view(i32) == -1 and blob[32:].view(f64) == 2.5
     t.address("fill")

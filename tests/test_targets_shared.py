@@ -234,7 +234,7 @@ def touch(p, g, again, log):
 @tries(12)
 @given(graphs(most=16))
 def test_single_collection(target, edges):
-    """The winners of a round share nothing, somebody always wins, and in the end all have."""
+    """The winners of a round share nothing, an item always wins, and in the end all have."""
     n, ends = edges
     near = [{p} | {b for a, b in ends if a == p} | {a for a, b in ends if b == p} for p in range(n)]
 

@@ -87,7 +87,7 @@ def test_segments_in_parts(monkeypatch):
     """Parts of growing size give the triangulation of all segments at once."""
     points = star(np.random.default_rng(0), 400)
     whole = morph.triangulate(points, ring(0, 400), device="cpu")
-    monkeypatch.setattr(algorithm, "FEW", 10)
+    monkeypatch.setattr(algorithm, "FIRST_PART", 10)
     inner, sizes = algorithm.recover, []
 
     def recover(g, edges, work, *lists):

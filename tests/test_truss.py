@@ -49,6 +49,11 @@ def check(g, graph, target):
         inside = host(morph.k_truss(g, k).edges)
         assert inside.tolist() == [i for i in ids if want[tuple(sorted(ends[i]))] >= k]
         assert inside.dtype == np.int64
+        validate.k_truss(g, inside, k)
+        for wrong in (inside[1:], np.setdiff1d(ids, inside[:1])):
+            if len(wrong) != len(inside) or not np.array_equal(wrong, inside):
+                with pytest.raises(validate.WrongAnswer, match=f"{k}-truss"):
+                    validate.k_truss(g, wrong, k)
 
 
 @tries(15)
@@ -133,8 +138,32 @@ def test_larger_graphs_with_many_threads(device):
 def test_rows_are_packed_often_and_never(target, size, monkeypatch):
     """Results do not depend on when the arcs of deleted edges are removed."""
     monkeypatch.setattr(truss, "PACK", size)
+    monkeypatch.setattr(truss, "MIN_PACKED", 0)
     graph = nx.gnp_random_graph(16, 0.5, seed=4)
     check(morph.Graph.from_networkx(graph, device=target), graph, target)
+
+
+def test_rows_are_kept_until_the_graph_changes(target, monkeypatch):
+    """Calls for other levels reuse the rows, unless these were packed."""
+    made, init = [], truss.Peeling.__init__
+    monkeypatch.setattr(truss.Peeling, "__init__", lambda *x: (made.append(1), init(*x))[1])
+    graph = nx.gnp_random_graph(12, 0.6, seed=3)
+    g = morph.Graph.from_networkx(graph, device=target)
+    check(g, graph, target)
+    check(g, graph, target)
+    assert len(made) == 1
+    id, ends = 0, (int(host(g.edges.src)[0]), int(host(g.edges.dst)[0]))
+    g.apply(deletes=([ends[0], ends[1]], [ends[1], ends[0]]))
+    graph.remove_edge(*ends)
+    assert host(morph.truss_number(g).number)[id] == -1
+    validate.truss_number(g, morph.truss_number(g).number)
+    assert len(morph.k_truss(g, 3).edges) == len(nx.k_truss(graph, 3).edges) * 2
+    assert len(made) == 2
+    monkeypatch.setattr(truss, "MIN_PACKED", 0)
+    h = morph.Graph.from_networkx(graph, device=target)
+    for _ in range(2):  # packed
+        validate.truss_number(h, morph.truss_number(h).number)
+    assert len(made) == 4
 
 
 def test_threads_share_the_neighbours_of_a_deleted_edge():
@@ -142,6 +171,13 @@ def test_threads_share_the_neighbours_of_a_deleted_edge():
     morph.truss_number(generate.rmat(6, seed=1, device="cpu"))
     step = truss.peel.source().partition("// foreach falling: drop")[2].partition("// foreach")[0]
     assert "WORK_SHARING = true" in step
+
+
+def test_what_is_no_list_of_edges_is_refused():
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0])
+    for edges, message in (([0, 0], "distinct"), ([0.5], "distinct"), ([3], "edge 3 is not an")):
+        with pytest.raises(validate.WrongAnswer, match=message):
+            validate.k_truss(g, np.array(edges), 3)
 
 
 def test_bad_arguments():

@@ -135,8 +135,8 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
     }
 }
 
-// A permutation of thread numbers that places consecutive numbers in different blocks, then in different warps: a
-// few items then run in as many warps, and do not wait for divergent branches of others.
+// A permutation of thread numbers that places consecutive numbers in different blocks, then in different warps: items
+// are spread evenly over all warps, and few of them do not wait for divergent branches of others.
 MORPH_FN i32 apart(const Team& t) {
     return (lane_id() * warps_of_block() + warp_of_block()) * block_count() + block_id();
 }
@@ -171,11 +171,10 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
     bool sifted = n > t.threads;
     if (sifted) n = sift_all(a, t, s, first, last);
     i64 rounds = (n + t.threads - 1) / t.threads;
-    bool crowded = 2 * n > rounds * t.threads;  // then neighbouring items share a warp, and its lines in L1
     for (i64 round = 0; round < rounds; round++) {
         t.round++;
         typename Step::I::Buffers buffers;
-        i64 place = (crowded ? t.thread : apart(t)) * rounds + round;
+        i64 place = i64(apart(t)) * rounds + round;
         bool here = place < n;
         typename Step::I it(a, t, first + (here && sifted ? load_stable(a.queue + place) : place), buffers);
         here = here && open(a, t, s, it);
@@ -231,35 +230,6 @@ MORPH_HOT u64 filter_block(const A& a, const R& t, const Step& s, i64 base, i32 
     return bits;
 }
 
-// Items with a filter, on a CPU: in blocks of 64.  If most items of a block passed, the next block is filtered item by
-// item, since the branches are then predicted.  Not for kernels with a shared loop, whose time is that of the loop.
-template <class A, class R, class Step>
-MORPH_LOOP void each_filtered(const A& shared, R& run, const Step& step, i64 first, i64 last) {
-    A a = shared;
-    R t = run;
-    const Step s = step;
-    Permute<A>::specialise(a, t, shared);
-    typename Step::I::SlotCaches caches;
-    if (is_single(t)) s.take_all(a, t, caches);
-    bool most = true;
-    for (Share share(a, t, first, last); share.next();)
-        for (i64 base = share.begin; base < share.end; base += 64) {
-            i32 n = i32(min_of(share.end - base, i64(64))), passed = 0;
-            for (u64 left = most ? ~u64(0) >> (64 - n) : filter_block(a, t, s, base, n); left; left &= left - 1) {
-                typename Step::I it(a, t, base + trailing_zeros(left));
-                caches.serve(it);
-                if (!most) s.find(a, it);
-                else if (!open(a, t, s, it)) continue;
-                s.run(a, it);
-                Permute<A>::restore_index(it);
-                end_item(a, it);
-                passed++;
-            }
-            most = 4 * passed >= 3 * n;
-        }
-    caches.flush();
-}
-
 // A range of items for a thread: `next` sets `end` at most `most` items ahead; in a re-execution, after the next deferred
 // item.  The test for re-execution is hoisted out of the item loop.  If no deferred item is within `most` items, `next`
 // returns an empty range, so that the caller polls; it returns false at `last`.
@@ -287,6 +257,26 @@ template <class A, class Step, class I> MORPH_HOT void run_item(const A& a, cons
     end_item(a, it);
 }
 
+// Items with a filter, in blocks of 64.  If most items of a block passed (`most`), those of the next one are filtered one
+// by one, since the branches are predicted.
+template <class A, class R, class Step, class Caches>
+MORPH_HOT void run_filtered(const A& a, const R& t, const Step& s, Caches& caches, i64 first, i64 last, bool& most) {
+    for (i64 base = first; base < last; base += 64) {
+        i32 n = i32(min_of(last - base, i64(64))), passed = 0;
+        for (u64 left = most ? ~u64(0) >> (64 - n) : filter_block(a, t, s, base, n); left; left &= left - 1) {
+            typename Step::I it(a, t, base + trailing_zeros(left));
+            caches.serve(it);
+            if (!most) s.find(a, it);
+            else if (!open(a, t, s, it)) continue;
+            s.run(a, it);
+            Permute<A>::restore_index(it);
+            end_item(a, it);
+            passed++;
+        }
+        most = 4 * passed >= 3 * n;
+    }
+}
+
 // A thread runs its share of the items, which are consecutive on a CPU: `Share::step` is 1.
 template <class A, class R, class Step>
 MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, i64 last) {
@@ -296,13 +286,17 @@ MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, 
     Permute<A>::specialise(a, t, shared);
     typename Step::I::SlotCaches caches;
     if (is_single(t)) s.take_all(a, t, caches);
-    for (Share share(a, t, first, last); share.next();)
-        for (ItemRange<typename Step::I> part{share.begin}; part.next(a, t, share.end, share.end - part.i);)
-            for (; part.i < part.end; part.i++) {
-                typename Step::I it(a, t, part.i);
-                caches.serve(it);
-                run_item(a, s, it);
-            }
+    bool most = true;
+    for (Share share(a, t, first, last); share.next();) {
+        if constexpr (Step::FILTERS) run_filtered(a, t, s, caches, share.begin, share.end, most);
+        else
+            for (ItemRange<typename Step::I> part{share.begin}; part.next(a, t, share.end, share.end - part.i);)
+                for (; part.i < part.end; part.i++) {
+                    typename Step::I it(a, t, part.i);
+                    caches.serve(it);
+                    run_item(a, s, it);
+                }
+    }
     caches.flush();
 }
 
@@ -365,10 +359,6 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
 
 template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    auto in_order_of_items = [&](i64 from, i64 to) {
-        if constexpr (Step::FILTERS && !Step::WORK_SHARING) each_filtered(a, t, s, from, to);
-        else run_share(a, t, s, from, to);
-    };
     if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::ASYNCHRONOUS) {
             if (is_single(t)) run_single_threaded_asynchronously(a, t, s, first, last);
@@ -377,8 +367,8 @@ MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 la
             in_pieces(a, first, last, [&](i64 from, i64 to) { run_single_threaded(a, t, s, from, to); });
         } else each_shared_on_threads(a, t, s, first, last);
     } else {
-        if (is_single(t)) in_pieces(a, first, last, in_order_of_items);
-        else in_order_of_items(first, last);
+        if (is_single(t)) in_pieces(a, first, last, [&](i64 from, i64 to) { run_share(a, t, s, from, to); });
+        else run_share(a, t, s, first, last);
     }
 }
 

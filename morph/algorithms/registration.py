@@ -1,4 +1,4 @@
-"""What a row of the registry of graph algorithms holds: see `morph.algorithms.registry`."""
+"""The type of a row of the registry of graph algorithms, see `morph.algorithms.registry`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class Option(NamedTuple):
     default: Any = None
     metavar: str | None = None
     repeated: bool = False  # its value is a tuple
-    hidden: bool = False  # from help texts: accepted, and without effect
 
 
 class Field(NamedTuple):
@@ -38,7 +37,7 @@ def count(description: str = "", least: int = 0) -> Field:
 
 
 class Report(NamedTuple):
-    """What the command prints of a result.
+    """The report of a command on a result.
 
     Attributes
     ----------
@@ -66,7 +65,7 @@ class Benchmark(NamedTuple):
     """A measured call, and the memory traffic that it needs at least."""
 
     arc_bytes: int  # read of each arc: 4 of its target, and its weight
-    vertex_bytes: int  # 8 of the vertex's offset, and what is written
+    vertex_bytes: int  # 8 of the vertex's offset, and the results written
     variant: str = ""  # follows the function's name
     arguments: Mapping[str, Any] = {}
     sources: int = 0  # vertices to draw as argument ``sources``
@@ -78,15 +77,6 @@ SOURCE = Option(
     "source", "The vertex to start at; of several, distances are to the nearest.", int,
     default=(0,), metavar="S", repeated=True,
 )  # fmt: skip
-NO_SOURCE = Option(
-    "source", "A vertex; it makes no difference to the result.", int, default=(),
-    metavar="S", repeated=True, hidden=True,
-)  # fmt: skip
-
-
-def without_source(source: tuple[int, ...], **options: Any) -> Arguments:
-    """The arguments are the options, without the source: the default of a row."""
-    return options
 
 
 @dataclass(frozen=True)
@@ -109,19 +99,20 @@ class Algorithm:
     conditions : str
         Arguments that the checker takes, too.
     report : Report
-        What the command prints.
+        Of the command.
     benchmarks : tuple of Benchmark
         The first is measured on busy machines, too.
     options : tuple of Option
         Of the command.
     arguments : callable
-        Arguments of the function by the values of the options; a `ValueError` refuses them.
+        Arguments of the function by the values of the options, by default these; a `ValueError`
+        refuses them.
     complete : dict
         Further arguments that fill all fields of the result.
     source : str
         The checker's argument that ``morph check --source`` gives.
     weights : str
-        What weights must be: ``"numbers"``, ``"nonnegative"``, or anything.
+        Weights that are allowed: ``"numbers"``, ``"nonnegative"``; by default all.
     tolerance : callable, optional
         The checker's tolerance for a result that was stopped early.
     inputs : str
@@ -139,8 +130,8 @@ class Algorithm:
     report: Report
     benchmarks: tuple[Benchmark, ...]
     conditions: str = ""
-    options: tuple[Option, ...] = (NO_SOURCE,)
-    arguments: Callable[..., Arguments] = without_source
+    options: tuple[Option, ...] = ()
+    arguments: Callable[..., Arguments] = dict
     complete: Mapping[str, Any] = field(default_factory=dict)
     source: str = "source"
     weights: str = ""
@@ -168,7 +159,7 @@ class Algorithm:
     @property
     def has_source(self) -> bool:
         """Whether the search starts at ``--source``."""
-        return self.options[0] is SOURCE
+        return SOURCE in self.options
 
     def suited(self, graph: Any) -> Any:
         """Return the graph, or if `acyclic` the graph of its edges from smaller to larger ids."""

@@ -34,7 +34,6 @@ from morph.algorithms.graph.topological import topological_order
 from morph.algorithms.graph.triangles import triangle_count
 from morph.algorithms.graph.truss import truss_number
 from morph.algorithms.registration import (
-    NO_SOURCE,
     SOURCE,
     Algorithm,
     Arguments,
@@ -69,7 +68,7 @@ def _sampled(source: tuple[int, ...], sample: int | None, raw: bool, weighted: b
     }  # fmt: skip
 
 
-def _densest(source: tuple[int, ...], approximate: bool) -> Arguments:
+def _densest(approximate: bool) -> Arguments:
     return {"exact": not approximate}
 
 
@@ -257,7 +256,7 @@ ROWS = (
         " directions, and edges from a vertex to itself, are ignored.",
         result="selected",
         report=Report({"size": count("Vertices selected.")}),
-        options=(NO_SOURCE, SEED),
+        options=(SEED,),
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
@@ -272,7 +271,6 @@ ROWS = (
             "weight": Field("Weight of these edges.", "number"),
         }),
         options=(
-            NO_SOURCE,
             Option(
                 "weighted", "Prefer heavy edges: at least half of the largest weight possible.",
                 default=False,
@@ -292,7 +290,7 @@ ROWS = (
         report=Report(
             {"colours": count("Number of colours.")}, lambda found: {"colours": found.number}
         ),
-        options=(NO_SOURCE, SEED),
+        options=(SEED,),
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
@@ -303,7 +301,7 @@ ROWS = (
         " no vertex has edges of more weight to another one.  Edge directions are ignored.",
         result="label modularity",
         report=COMMUNITIES,
-        options=(NO_SOURCE, SEED), weights="nonnegative",
+        options=(SEED,), weights="nonnegative",
         examples=({}, {"seed": 7}), inputs="rmat",
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
     ),
@@ -315,7 +313,6 @@ ROWS = (
         result="label modularity", conditions="resolution",
         report=COMMUNITIES,
         options=(
-            NO_SOURCE,
             Option("resolution", "With larger values communities are smaller.", float, least=0,
                    default=1.0, metavar="R"),
             SEED,
@@ -343,7 +340,6 @@ ROWS = (
             },
         ),
         options=(
-            NO_SOURCE,
             Option("approximate", "Stop at a density that is half of the largest or more.",
                    default=False),
         ),
@@ -371,7 +367,6 @@ ROWS = (
             "proved": Field("Whether there is no larger one.", "boolean"),
         }),
         options=(
-            NO_SOURCE,
             Option("k", "Edges that a vertex may lack, its own among them.", int, least=1,
                    default=2, metavar="K"),
         ),
@@ -404,7 +399,6 @@ ROWS = (
             lambda found: _largest(found.rank, "top_rank"), optional=("top", "top_rank"),
         ),
         options=(
-            NO_SOURCE,
             Option("damping", "Probability of following a link.", float, 0, 1, default=0.85,
                    metavar="P"),
             Option(

@@ -20,7 +20,7 @@ import click
 
 from morph import __version__, start
 from morph.algorithms.registry import ALGORITHMS
-from morph.cli import letters
+from morph.cli import triangle_switches
 from morph.cli.common import FullSummaries, Run, complain, examples, need_command, process_age
 from morph.cli.interrupts import repeated_if_dropped
 from morph.cli.logs import logged
@@ -152,7 +152,7 @@ def _exit_code(command: Callable[[], Any], shown: list[str]) -> Any:
     except (BrokenPipeError, OutputClosed):
         return _end_output()
     except click.ClickException as error:
-        return complain(error.format_message() + letters.advice(error), 2)
+        return complain(error.format_message() + triangle_switches.advice(error), 2)
     except Exception as error:
         return _load("failures:explain")(error)
 

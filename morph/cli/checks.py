@@ -140,7 +140,7 @@ def _check_communities(
 def _check_and_report(
     algorithm: str, answer: str, edges: EdgeArrays, checker: Callable[[], None], as_json: bool
 ) -> None:  # fmt: skip
-    """Run a checker and report what it says."""
+    """Run a checker and report its result."""
     try:
         checker()
         message = ""

@@ -72,6 +72,11 @@ def bad_input(prefix: str = "", *others: type[Exception]) -> Iterator[None]:
         raise BadInput(f"{prefix}{error}") from error
 
 
+def completing(*words: str) -> Callable[..., list[str]]:
+    """Return a completion, in shells, of an option whose values are not a `click.Choice`."""
+    return lambda context, option, begun: [word for word in words if word.startswith(begun)]
+
+
 def device_option(command: Callable[..., Any], more: str = "") -> Callable[..., Any]:
     """Add ``--device`` to a command; ``more`` is added to its help."""
     return click.option(
@@ -80,6 +85,7 @@ def device_option(command: Callable[..., Any], more: str = "") -> Callable[..., 
         callback=_spec,
         show_default="MORPH_DEVICE, else auto",
         metavar="auto|cpu|cuda|cuda:N",
+        shell_complete=completing("auto", "cpu", "cuda", "python"),
         help=f"Device to run on; auto selects a GPU if one is available.{more}",
     )(command)
 

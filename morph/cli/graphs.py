@@ -59,6 +59,8 @@ class Call(NamedTuple):
 SUFFIXES = " ".join(s for row in FORMATS.values() for s in row.suffixes[: row.common])
 GRAPHS = f"GRAPH is a file: {SUFFIXES}, optionally followed by .gz, .xz or .bz2."
 ANSWERS = (".npy", ".npz")  # suffixes of results
+# every command takes sources, so that scripts may run all of them by the same line
+UNUSED_SOURCE = click.option("--source", type=int, multiple=True, hidden=True)
 # checks the options, and returns the function to run, on each rank if there are several
 Prepare = Callable[[Algorithm, Call, Arguments], Callable[[], None]]
 
@@ -93,6 +95,8 @@ def make_command(row: Algorithm, prepare: Prepare, others: Iterable[Any] = ()) -
     given: Any = output(ranks(json_option(on(command))))
     for option in reversed([*map(_option, row.options), *others]):
         given = option(given)
+    if "source" not in {o.name for o in row.options}:
+        given = UNUSED_SOURCE(given)
     given = click.argument("path", type=click.Path(), metavar="GRAPH")(given)
     text = f"{row.help}\n\n{GRAPHS}"
     made: click.Command = click.command(row.name, help=text, epilog=_examples(row))(given)
@@ -121,7 +125,7 @@ def _option(option: Option) -> Any:
         how["show_default"] = True
     return click.option(
         f"--{option.name}", default=option.default, multiple=option.repeated,
-        metavar=option.metavar, help=option.help, hidden=option.hidden, **how,
+        metavar=option.metavar, help=option.help, **how,
     )  # fmt: skip
 
 
@@ -180,7 +184,7 @@ def prepared(row: Algorithm, call: Call, options: Arguments) -> Callable[[], Non
     with bad_input():
         if not row.in_parts and (call.mpi or "," in call.device):
             raise ValueError(f"morph {row.name} runs on one device, without --mpi")
-        arguments = row.arguments(**options)
+        arguments = row.arguments(**{o.name: options[o.name] for o in row.options})
     return partial(run_and_report, row, call, options, arguments)
 
 

@@ -208,16 +208,18 @@ def refine(
     devices = devices_of(spec)
     where, names = devices[0], ",".join(d.name for d in devices)
     files, given = taken(Outputs, options), taken(Input, options)
-    targets = taken(Targets, options)
+    targets = taken(Targets, options)  # the remaining options are arguments of `morph.refine`
     check_outputs(files)
     areas = [_area(text) for text in targets.areas]
     with timing() as spent:
-        mesh = _mesh_of(mesh_in, poly, given, targets.deterministic, where)
-        limits = _limits(mesh_in, mesh, areas, poly, where)
-        sizes = None if targets.size is None else _sizes(targets.size, len(mesh.points))
+        mesh = _mesh_of(mesh_in, poly, given, options["deterministic"], where)
+        options["max_area"] = _limits(mesh_in, mesh, areas, poly, where)
+        if targets.size is not None:
+            options["size"] = _sizes(targets.size, len(mesh.points))
+        options["boundary"] = ("split", "keep-hull", "keep-all")[min(targets.keep, 2)]
         if targets.attributes:
             _take_attributes(mesh_in, mesh, where)
-        done = _refined(mesh_in, mesh, limits, sizes, targets, devices)
+        done = _refined(mesh_in, mesh, devices, options)
     out = done.mesh.compact() if files.jettison else done.mesh
     write_outputs(out, files)
     quality, times = out.quality(), times_of(spent)
@@ -244,18 +246,12 @@ def refine(
 
 
 class Targets(NamedTuple):
-    """Options of `refine` for the quality of the mesh."""
+    """Options of `refine` that `morph.refine` takes in another form, or not at all."""
 
-    min_angle: float
-    max_angle: float | None
-    max_radius_edge: float | None
     areas: tuple[str, ...]
     size: str | None
     attributes: bool
     keep: int
-    max_points: int | None
-    conforming: bool
-    deterministic: bool
 
 
 def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: Device) -> Mesh:
@@ -273,24 +269,14 @@ def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: De
 
 
 def _refined(
-    path: str, mesh: Mesh, limits: Any, sizes: Any, targets: Targets, devices: list[Device]
-) -> Refined:
+    path: str, mesh: Mesh, devices: list[Device], arguments: dict[str, Any]
+) -> Refined:  # fmt: skip
     """Refine a mesh and show the progress."""
     with bad_input(f"{path}: "), progress_on(Progress) as line:
         return refine_with_report(
-            mesh,
-            targets.min_angle,
-            limits,
-            sizes,
-            max_angle=targets.max_angle,
-            max_radius_edge=targets.max_radius_edge,
-            boundary=("split", "keep-hull", "keep-all")[min(targets.keep, 2)],
-            max_points=targets.max_points,
-            conforming=targets.conforming,
-            deterministic=targets.deterministic,
-            device=devices if len(devices) > 1 else devices[0],
+            mesh, **arguments, device=devices if len(devices) > 1 else devices[0],
             progress=None if line is None else line.round,
-        )
+        )  # fmt: skip
 
 
 def _area(text: str) -> float | str:

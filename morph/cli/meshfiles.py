@@ -13,12 +13,11 @@ import numpy as np
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.cli.common import BadInput, Line, bad_input, check_plot, check_writable, progress_on
 from morph.io import read_mesh, read_pslg, write_mesh
-from morph.io.mesh.bridges import import_meshio
-from morph.io.mesh.formats import is_foreign, is_foreign_file
+from morph.io.mesh.formats import format_of, format_of_file
 from morph.io.mesh.pslgs import file_base
 from morph.mesh import Mesh, Pslg
 from morph.mesh.quality import Quality
-from morph.plotting.mesh import FEW, KINDS, write_figure
+from morph.plotting.mesh import KINDS, VECTOR_LIMIT, write_figure
 from morph.runtime.device import Device
 
 SIZES = ("points", "triangles", "segments")
@@ -149,24 +148,24 @@ def check_outputs(files: Outputs) -> None:
     check_writable("--plot", plot)
     if output == "2":  # in Triangle, -o2 is the switch for second order
         raise BadInput("-o2: for elements of second order --order2, for files of this name -o ./2")
-    foreign = output is not None and _is_foreign(output)
+    single = output is not None and _is_single(output)
     for name in ("order2", "neigh", "edges", "voronoi", "jettison"):
         if getattr(files, name) and output is None:
             raise BadInput(f"--{name} says how files are written: it needs -o")
-        if getattr(files, name) and foreign and name in ("neigh", "edges", "voronoi"):
+        if getattr(files, name) and single and name in ("neigh", "edges", "voronoi"):
             raise BadInput(f"--{name} is for Triangle's files, not for {output}")
     if files.color is not None and plot is None:
         raise BadInput("--color is of a picture: it needs --plot")
     check_plot(plot)
 
 
-def _is_foreign(output: str) -> bool:
-    """Return whether meshio writes a file with this name; if so, require meshio."""
+def _is_single(output: str) -> bool:
+    """Return whether the mesh is written to this file alone; if so, require what writes it."""
     with bad_input("-o: "):
-        foreign = is_foreign(output)
-    if foreign:
-        import_meshio()
-    return foreign
+        row = format_of(output)
+    if row is not None:
+        row.require()
+    return row is not None
 
 
 def write_outputs(mesh: Mesh, files: Outputs) -> None:
@@ -176,14 +175,14 @@ def write_outputs(mesh: Mesh, files: Outputs) -> None:
         with bad_input("-o: "):
             write_mesh(mesh, files.output, order=2 if files.order2 else 1, **extra)
     if files.plot is not None:
-        usual = "density" if len(mesh.triangles) > FEW else "angle"
+        usual = "density" if len(mesh.triangles) > VECTOR_LIMIT else "angle"
         write_figure(mesh.plot(color=files.color or usual), files.plot)
 
 
 def has_triangles(path: str) -> bool:
     """Whether an ``.ele`` file with this name exists, or it is a mesh file of another format."""
     with bad_input():
-        return os.path.exists(file_base(path) + ".ele") or is_foreign_file(path)
+        return os.path.exists(file_base(path) + ".ele") or format_of_file(path) is not None
 
 
 def read_triangles(path: str, repair: bool) -> Mesh:

@@ -15,6 +15,7 @@ from morph.cli.common import (
     bad_input,
     check_plot,
     check_writable,
+    completing,
     devices_of,
     examples,
     format_times,
@@ -84,6 +85,8 @@ class _Course(Line):
               help="Largest number of decimation rounds; 0: local search only.")  # fmt: skip
 @click.option("--method", default="auto", show_default=True,
               metavar="auto|decimation|backtracking|reinforcement|search",
+              shell_complete=completing("auto", "decimation", "backtracking", "reinforcement",
+                                        "search"),
               help="Method of the search; auto selects one for the formula.")  # fmt: skip
 @click.option("-O", "--option", "given", multiple=True, metavar="NAME=VALUE",
               help="A numeric parameter of the method: fraction, tolerance, max_sweeps, undo,"

@@ -209,7 +209,7 @@ class Log:
             self.journal = Journal(self.path, self.graph, note=self.origin)
 
     def _record(self, applied: Any) -> None:
-        self.inserted.append((rows_of(applied), applied.given))
+        self.inserted.append((inserted_edges(applied), applied.given))
 
     def apply(self, dynamic: DynamicSSSP, batch: dict[str, Any]) -> Update:
         """Apply a batch and write it to the log."""
@@ -246,7 +246,7 @@ def _described(key: str, value: Any) -> str:
     return f"{value:,} {key}"
 
 
-def rows_of(applied: Any) -> list[int]:
+def inserted_edges(applied: Any) -> list[int]:
     """Return the edges that a batch inserted."""
     a = applied.inserted
     rows: list[int] = (a.get() if hasattr(a, "get") else a).tolist()
@@ -335,7 +335,7 @@ def _apply(
         done = log.apply(dynamic, changes)
     except OverflowError as error:
         raise BadInput(f"{path}:{batch.first}-{batch.last}: {error}") from error
-    numbers.add(rows_of(done.applied), len(batch.inserts))
+    numbers.add(inserted_edges(done.applied), len(batch.inserts))
     return done, absent
 
 

@@ -16,7 +16,7 @@ import click
 import numpy as np
 
 from morph import generate, survey
-from morph.algorithms.community.community import community
+from morph.algorithms.community.community import MAX_FEW, community
 from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.dynamic.pagerank import DynamicPageRank
@@ -106,6 +106,7 @@ def _community(device: str) -> Calls:
         yield partial(community, g, 0, (3, 6))
         for every in (False, True):
             yield partial(community, g, [0, 1], (3, 6), all=every)
+        yield partial(community, g, [0, 1] * MAX_FEW, (3, 6))  # too many for one launch
     yield from common_units.builders("community", device)
 
 

@@ -12,13 +12,13 @@ from morph.data.layout import Column
 from morph.data.protocols import StoreLike
 from morph.data.row import Row
 from morph.runtime.arrays import refuse_masked
-from morph.runtime.backend import FEW
+from morph.runtime.backend import PUT_VALUES
 from morph.runtime.device import Array, is_host
 
 
 def is_few(key: Any) -> bool:
     """Whether a key is an array of a few ids, on the host."""
-    plain = type(key) is np.ndarray and key.ndim == 1 and key.size <= FEW
+    plain = type(key) is np.ndarray and key.ndim == 1 and key.size <= PUT_VALUES
     return plain and key.dtype.kind in "iu"
 
 

@@ -216,7 +216,7 @@ def converted(store: StoreLike, column: Column, value: Any) -> Array:
     """Check ``value``, and convert it to an array of the column's type on its device."""
     where = f"{store.name}.{column.name}"
     target = store.target(column) if column.ref else None
-    return cast(raw(value, column, target, where), column, rows_of(target), where)
+    return cast(raw(value, column, target, where), column, reference_limit(target), where)
 
 
 def bind(store: StoreLike, values: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def _converted_all(store: StoreLike, arrays: Mapping[str, Array], fresh: int) ->
     for name, a in arrays.items():
         if ref := store.columns[name].ref:
             target = store.target(store.columns[name])
-            rows = rows_of(target) + (fresh if target is store else 0)
+            rows = reference_limit(target) + (fresh if target is store else 0)
             checks.append(IdCheck(a, rows, f"{store.name}.{name}", ref, -1))
     check_all_ids(checks)
     return {n: _as_type(a, store.columns[n], f"{store.name}.{n}") for n, a in arrays.items()}
@@ -302,7 +302,7 @@ def _unchecked_number(value: Any, column: Column) -> Any:
     return dtype.type(value) if fits else None
 
 
-def rows_of(target: TableLike | None) -> int:
+def reference_limit(target: TableLike | None) -> int:
     """Number of rows that references may denote."""
     return ID_LIMIT if target is None else len(target)
 

@@ -8,6 +8,7 @@ import threading
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,9 @@ HIDDEN: dict[str, tuple[Any, int]] = {
     if array.fill is not None
 }
 SMALLEST = 16  # capacity of an empty store after its first growth
+MOST_LAYOUTS = 1 << 12  # that are known by number; more often, equal ones have several
 _layouts: dict[tuple[Any, ...], int] = {}  # numbers of layouts, see `Store.layout`
+_numbers = count()  # each is given once
 
 
 class Store:
@@ -248,9 +251,10 @@ class Store:
 
     @property
     def layout(self) -> int:
-        """A number of what a compiled unit depends on, apart from the tables referred to.
+        """A number of the properties that units depend on, apart from the tables referred to.
 
-        It is equal for stores of one kind with columns of equal names, types and places in a row.
+        It is equal only for stores of one kind with columns of equal names, types and places in a
+        row, and for all of these unless more than `MOST_LAYOUTS` layouts were used in between.
         """
         version = self.version
         if self._layout[0] != version:
@@ -262,7 +266,9 @@ class Store:
                 self.kind, self._has_deletes, self._wide, self.owner_stride,
                 *[(c.name, c.dtype, c.size, c.ref, c.stride, places.get(c.name)) for c in columns],
             )  # fmt: skip
-            number = _layouts.setdefault(described, len(_layouts))
+            if len(_layouts) >= MOST_LAYOUTS and described not in _layouts:
+                _layouts.clear()
+            number = _layouts.setdefault(described, next(_numbers))
             object.__setattr__(self, "_layout", (version, number))
         return self._layout[1]
 
@@ -462,7 +468,7 @@ class Store:
             return self.device.pointer(self.meta)
         if kind == "fill":
             if self._fills is None:
-                self._fills = self.device.asarray(self._fill_bytes())
+                self._fills = self.device.constant(self._fill_bytes())
             return self.device.pointer(self._fills)
         if kind not in HIDDEN and (kind != "free" or self.kind != "table"):
             raise ValueError(f"a {self.kind} has no {kind!r} array")
@@ -508,10 +514,9 @@ class Store:
             self.device.full(rows, dtype(value), dtype) if value else self.device.zeros(rows, dtype)
         )
 
-    def _fill_bytes(self) -> np.ndarray[Any, Any]:
+    def _fill_bytes(self) -> bytes:
         parts = [np.asarray(c.fill).tobytes() for c in self.columns.values()]
-        padded = [data + bytes(-len(data) % 8) for data in parts]
-        return np.frombuffer(bytearray(b"".join(padded) or bytes(8)), np.uint8)
+        return b"".join(data + bytes(-len(data) % 8) for data in parts) or bytes(8)
 
     # --- values ----------------------------------------------------------------------------------
 

@@ -564,8 +564,10 @@ class Table(Store):
             super()._extend_capacity(more)
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
-        if kind == "free":  # requested by a kernel that only allocates: it stays empty
-            return self._ring(capacity if self.deletes else 0)
+        if kind == "free":
+            if not self.deletes:  # requested by a kernel that only allocates: it stays empty
+                return self.device.nothing(4).view(np.int32)
+            return self._ring(capacity)
         return super()._hidden_array(kind, capacity)
 
     def _ring(self, capacity: int) -> Array:

@@ -377,7 +377,7 @@ def _graph(
         require_memory(where, n, most // parts, held, arranged=True)
         return _Groups(where, own, groups, most // parts, parts == 1)
 
-    def rows_of(found: _Groups) -> Rows:
+    def weighted_rows(found: _Groups) -> Rows:
         where = found.where
         with where.active():
             rows = _rows(found, simple)
@@ -390,7 +390,7 @@ def _graph(
         with where.active():
             for keys in _keys(pairs(where, (0, 1)), directed, simple):
                 found.add(keys)
-        return Graph._of_rows(where, rows_of(found), directed)
+        return Graph._of_rows(where, weighted_rows(found), directed)
 
     devices, transport = places(devices, comm)
     agree(transport, "the graph", (n, m, weight, directed, simple, seed))
@@ -405,7 +405,7 @@ def _graph(
     each_part(devices, transport, begin)
     _exchange(devices, transport, bounds, batches, waiting)
     return partitioned(
-        devices, n, lambda where, own, k: rows_of(waiting.pop(k)), directed, transport, bounds
+        devices, n, lambda where, own, k: weighted_rows(waiting.pop(k)), directed, transport, bounds
     )
 
 

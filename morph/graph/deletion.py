@@ -161,6 +161,8 @@ def _clean_up(
     followed = False
     moved |= edges[1] > before.edges[2]  # the launch has recycled edges that it deleted
     try:
+        if not (g.points.deletes or g.gapped or edges[1] != before.edges[1]):
+            return
         created = _created(g, before, edges)
         if g.points.deletes:
             deleted = _lost(g, before, created, moved)

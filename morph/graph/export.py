@@ -1,20 +1,29 @@
-"""Conversion of graphs to objects of other libraries, which are imported on demand."""
+"""Conversion of graphs to objects of other libraries, which are imported on demand; drawings."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.labels import Labelled
+from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.runtime.device import Array
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+draw: Hook[Figure] = Hook()  # plotting.graph
+save: Hook[None] = Hook()  # plotting.mesh
+
 
 class Exporting(Labelled):
-    """Base of `Graph`: its ``to_...`` methods."""
+    """Base of `Graph`: its ``to_...`` methods, and its drawings."""
 
     __slots__ = ()
 
@@ -162,6 +171,79 @@ class Exporting(Labelled):
             src, dst = names[src], names[dst]
         columns: dict[Any, Array] = {"source": src, "target": dst}
         return pd.DataFrame(columns if values is None else {**columns, weight: values})
+
+    @exclusive
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        values: Array | None = None,
+        label: str | None = None,
+        positions: Array | None = None,
+        cmap: str | None = None,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Draw a small graph: points coloured by values, edges as lines or arrows, loops as rings.
+
+        Labels, or ids, are shown if there are at most 60 points.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            File of the picture; the suffix determines the format.
+        values : (n,) array, optional
+            Values of points to show, such as distances or core numbers.  Points whose value is
+            masked, not finite, or the largest integer of its type, as distances of points that are
+            not reached, are grey; `bfs` has -1 for these: mask it by ``np.ma.masked_less(d, 0)``.
+        label : str, optional
+            Label of the colour scale.
+        positions : (n, 2) array, optional
+            Positions of points; by default their columns ``x`` and ``y``, if there are both.
+            Otherwise distances in the drawing approximate numbers of edges between points.
+        cmap : str, optional
+            Name of a matplotlib colour map.
+        ax : matplotlib Axes, optional
+            Axes to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib Figure
+            Figure of ``ax``, or the new one.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        TypeError, ValueError
+            If ``values``, ``positions`` or ``cmap`` are wrong, if there are more than 50,000 edges,
+            or more than 1,000 points without positions.
+        """
+        src, dst, _ = self._edges_once(None)
+        ids, names = self._live_names()
+        vertex = np.zeros(len(self.points), np.int64)
+        vertex[ids] = np.arange(ids.size)
+        columns = self.points.columns
+        if positions is None and "x" in columns and "y" in columns:
+            with self.device.active():
+                x, y = (self.device.to_host(columns[c].array[: len(vertex)]) for c in "xy")
+            positions = np.stack([x, y], axis=1)
+        chosen = [
+            None if given is None else self._of_live(name, given, ids)
+            for name, given in (("values", values), ("positions", positions))
+        ]
+        drawn = vertex[src], vertex[dst], names[ids].tolist(), self.directed
+        figure = draw(drawn, chosen[0], label, chosen[1], cmap, ax)
+        if path is not None:
+            save(figure, path)
+        return figure
+
+    def _of_live(self, name: str, given: Any, ids: Array) -> Array:
+        """Return, on the host, the rows of an array for the points that are not deleted."""
+        rows = given if np.ma.isMaskedArray(given) else np.asarray(self.device.to_host(given))
+        if rows.ndim == 0 or len(rows) != len(self.points):
+            shape = f"shape ({len(self.points)}, ...), a row for each point"
+            raise ValueError(f"{name} must have {shape}, got {shown(rows.shape)}")
+        return rows[ids]
 
     def _arcs(self, weight: str | None) -> tuple[Array, Array, Array | None]:
         """Return host copies of source, destination and a column, in adjacency order."""

@@ -7,7 +7,7 @@ from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.graphs import read_edges, read_graph, write_graph
 from morph.io.graph.journal import Journal
 from morph.io.graph.snapshot import read_snapshot, write_snapshot
-from morph.io.mesh.bridges import from_meshio, to_meshio
+from morph.io.mesh.meshio import from_meshio, to_meshio
 from morph.io.mesh.pslgs import read_pslg, write_pslg
 from morph.io.mesh.pyvista import from_pyvista, to_pyvista
 from morph.io.mesh.repair import RepairWarning

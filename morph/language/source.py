@@ -140,7 +140,7 @@ def _read_lambda(function: FunctionType, lines: list[str], file: str, first: int
     """Find a lambda in the statement around it, by the columns of its byte code."""
     spans = [p for p in function.__code__.co_positions() if None not in p and p[0] and p[2]]
     columns = {(p[0], p[2]) for p in spans}
-    tree = _enclosing(lines, first)
+    tree = _enclosing(lines)
     found = [
         node
         for node in (ast.walk(tree) if tree else ())
@@ -167,7 +167,7 @@ def _read_lambda(function: FunctionType, lines: list[str], file: str, first: int
 _trees: dict[str, tuple[int, ast.Module]] = {}
 
 
-def _enclosing(lines: list[str], first: int) -> ast.Module | None:
+def _enclosing(lines: list[str]) -> ast.Module | None:
     text = "".join(lines)
     known = _trees.get(text[:200])
     if known and known[0] == hash(text):

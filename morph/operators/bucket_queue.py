@@ -21,7 +21,7 @@ from morph.launch.foreach import Function, Kernel, foreach, func, kernel, progra
 from morph.prelude import atomic_min
 from morph.runtime.arrays import rough_mean
 
-FEW = 4096  # an adaptive queue doubles delta while the near bucket has fewer entries
+SMALL_BUCKET = 4096  # an adaptive queue doubles delta while the near bucket has fewer entries
 
 
 class BucketQueue(NamedTuple):
@@ -129,7 +129,7 @@ def run_buckets(near, next_near, far, next_far, order, visit):
         next_far.clear()
         if near.empty:
             limit = order.state[0].least  # skip empty buckets
-        elif order.adaptive and len(near) < FEW:
+        elif order.adaptive and len(near) < SMALL_BUCKET:
             delta = max(delta, min(delta, order.largest - delta) + delta)
 
 

@@ -7,6 +7,7 @@ program is one launch on each part (see `persistent`), or runs as plain Python, 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +28,7 @@ from morph.launch.kernels import Launchable
 from morph.launch.launcher import Launch
 from morph.launch.slots import Slots
 from morph.partition.collection import PartitionedCollection
-from morph.partition.graph import PartitionedGraph
+from morph.partition.graph import PartitionedGraph, PerformanceWarning
 from morph.partition.messages import received_messages, sent_messages
 from morph.partition.objects import (
     Call,
@@ -176,6 +177,10 @@ class PartitionedLaunch(LaunchOnParts):
                 owners = owners_of(k, graph, call, slots)
                 self.objects = {slot: ref(x) for slot, x in owners.items()}
             self.parts.append(_part(k, graph, call, derived, slots))
+        for x in self.partitioning.copies:
+            names = ", ".join(f"{x.of}.{name}" for name in x.columns)
+            text = f"{self._name} uses rows by number: each step sends all of {names} to all parts"
+            warnings.warn(text, PerformanceWarning, stacklevel=7)
 
     @property
     def graph(self) -> PartitionedGraph:
@@ -230,7 +235,7 @@ class PartitionedLaunch(LaunchOnParts):
                     shared.fail(x() for x in self.objects.values())
 
     def _step(self, graph: PartitionedGraph, args: tuple[Any, ...], where: Where) -> None:
-        found = self.partitioning
+        found, shared = self.partitioning, shared_by(graph)
         numbers = (x for x in args if isinstance(x, int | float | np.generic))
         graph.transport.begin("foreach", self._name, *numbers)
         if self.changes != graph.changes:
@@ -259,6 +264,8 @@ class PartitionedLaunch(LaunchOnParts):
         self._set_lengths(reports)
         if found.totals or found.flags:
             self._agree(before, reports)
+        for x in found.copies:
+            shared.take_back(graph.points, x.columns, x.changed)
 
     def _to_send(self) -> dict[int, list[Any]]:
         """For each part, its mirrors that are combined, then its messages, by receiving part."""
@@ -340,6 +347,8 @@ class PartitionedLaunch(LaunchOnParts):
         for c in self.partitioning.combines:
             if c.op == "add":
                 self._table(c.slot)._routes.fill(c.column, 0)
+        for x in self.partitioning.copies:
+            shared_by(self.graph).copy_all(self.graph.points, x.columns)
 
     def _launch(self, run: Callable[[PartStep], None]) -> dict[int, BaseException | None]:
         """Launch on all parts of this process; return the errors when all have ended."""
@@ -456,6 +465,8 @@ def _part(k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: 
         table = slots.objects[str(store.columns[0].ref)]
         box = shared_by(graph).box(k, table, message.slot, message.columns)
         slots.objects[message.slot] = box
+    for x in derived.partitioning.copies:
+        slots.objects[x.slot] = shared_by(graph).all_rows(k, graph.points, x.columns)
     bound = InterpretedLaunch if derived.local.device.interprets else Launch
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:

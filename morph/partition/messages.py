@@ -16,7 +16,7 @@ from morph.language.types import Column
 from morph.runtime.device import Array
 
 OWN = (-(2**31), 0)  # range of own rows: `mirror` below is negative for them
-FEW = 16  # parts up to which messages on the host are selected for each; else they are sorted
+MASKED_PARTS = 16  # up to so many, the host selects the messages to each part; else it sorts them
 
 
 def message_box(table: Table, slot: str, columns: Sequence[Column]) -> Collection:
@@ -67,7 +67,7 @@ def sent_messages(
             columns = [mirror, *(a.copy() for a in columns[1:])]
             none = [a[:0] for a in columns]
             return [none, columns] if k == 0 else [columns, none]
-        if device.on_host and parts <= FEW:
+        if device.on_host and parts <= MASKED_PARTS:
             cuts = share.mirrors_of.tolist()
             ranges = [*pairwise(cuts)]
             if own:

@@ -39,7 +39,7 @@ def run_parts(
     run : callable
         Called with the number of the part.
     names : str
-        What an error's note says of the part after its number.
+        Added to the part's number in the note of an error.
 
     Returns
     -------

@@ -52,7 +52,7 @@ class Ranks:
     comm : mpi4py.MPI.Comm
         Rank k has part k.  The messages go through a duplicate, apart from those of the caller.
     what : str
-        What is in parts, for errors.
+        The object in parts, for errors.
 
     Raises
     ------

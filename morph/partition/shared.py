@@ -13,6 +13,7 @@ from morph.compiler.ir.layout import MARKED_ROWS, Route
 from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
 from morph.data.table import Table
+from morph.language.dtypes import vec
 from morph.language.types import Column
 from morph.language.weak import WeakMap
 from morph.launch.scratch import Scratch, scratch
@@ -44,6 +45,8 @@ class Shared:
         self._marked: dict[str, list[Any]] = {}
         self._mirrored: dict[str, list[tuple[Any, Any]]] = {}
         self._boxes: dict[Any, Collection] = {}
+        self._all_rows: dict[Any, Table] = {}
+        self._ids: list[Any] | None = None  # of the own points of each part
         self.running = self.failed = False
 
     def begin(self) -> None:
@@ -96,6 +99,48 @@ class Shared:
             self._boxes[key] = made = message_box(table, slot, columns)
             made.resize(capacity)
         return self._boxes[key]
+
+    def all_rows(self, k: int, points: Any, names: Sequence[str]) -> Table:
+        """The table of part k with all rows of some columns of the points, see `copy_all`."""
+        local = points.local(k)
+        types = {n: local.columns[n] for n in names}
+        key = k, *((n, c.dtype.str, c.size) for n, c in types.items())
+        if key not in self._all_rows:
+            made = Table("all_points", local.device, len(points))
+            for n, c in types.items():
+                made.add(n, vec(c.dtype, c.size) if c.size else c.dtype)
+            made.extend(len(points))
+            self._all_rows[key] = made
+        return self._all_rows[key]
+
+    def copy_all(self, points: Any, names: Sequence[str]) -> None:
+        """Set the tables of all rows to the owners' values."""
+        graph = points.graph
+        if self._ids is None:
+            self._ids = graph.gather(lambda k: points._share(k).ids)
+        for name in names:
+            sent = {}
+            for k, device in self._devices.items():
+                share, array = points._share(k), points.local(k).columns[name].array
+                with device.active():
+                    sent[k] = [[array[: share.owned].reshape(-1)]] * len(graph.devices)
+            for k, received in graph.transport.exchange(sent).items():
+                device, table = self._devices[k], self.all_rows(k, points, names)
+                array = table.columns[name].array
+                with device.active():
+                    for ids, (values,) in zip(self._ids, received, strict=True):
+                        rows = ids if isinstance(ids, slice) else device.asarray(ids)
+                        array[rows] = device.asarray(values).reshape(-1, *array.shape[1:])
+
+    def take_back(self, points: Any, names: Sequence[str], changed: Iterable[str]) -> None:
+        """Set the owners' values of columns to those of the tables of all rows."""
+        for k, device in self._devices.items():
+            share, table = points._share(k), self.all_rows(k, points, names)
+            for name in changed:
+                with device.active():
+                    rows = share.ids if share.is_range else device.asarray(share.ids)
+                    own = points.local(k).columns[name].array
+                    own[: share.owned] = table.columns[name].array[rows]
 
     def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
         """The words of `Route` of a table, a row for each part of this process.

@@ -45,7 +45,7 @@ class Transport(Protocol):
         operation : str
             For the error: ``"write points.dist"``.
         *facts : object
-            What has to be equal in all processes: arrays of the host, and what `str` shows.
+            Equal in all processes: arrays of the host, and values that are compared as text.
 
         Raises
         ------
@@ -136,7 +136,7 @@ def agree(transport: Transport, what: str, value: Any) -> None:
     what : str
         For the error: ``"the graph"``.
     value : object
-        What must be equal, or a checksum of it.
+        The value to compare, or its checksum.
 
     Raises
     ------

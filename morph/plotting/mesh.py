@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from morph.mesh import Mesh
 
-FEW = 20_000  # more triangles, or segments, are rasterised
+VECTOR_LIMIT = 20_000  # more triangles, or segments, are rasterised
 PIXELS = 1800  # pixels of the image along its longer side
 PREVIEWED = 500_000  # larger meshes take too long for a preview in a notebook
 PREVIEW_DPI = 70  # 630 pixels along the longer side, at most a megabyte
@@ -220,7 +220,7 @@ def _triangles(mesh: Mesh, coloring: _Coloring, ax: Axes, low: Any, high: Any) -
 
     colours: dict[str, Any] = {"cmap": coloring.cmap, "norm": coloring.norm}
     m = len(mesh.triangles)
-    if m > FEW:
+    if m > VECTOR_LIMIT:
         values = (
             coloring.values[mesh.triangles].mean(axis=1) if coloring.at_points else coloring.values
         )
@@ -255,8 +255,8 @@ def _segments(mesh: Mesh, ax: Axes, low: Any, high: Any) -> None:
     from matplotlib.colors import ListedColormap  # noqa: PLC0415
 
     s = len(mesh.segments)
-    if s <= FEW:
-        width = (0.9 if s <= FEW // 10 else 0.5) * max(_fineness(ax), 0.4)
+    if s <= VECTOR_LIMIT:
+        width = (0.9 if s <= VECTOR_LIMIT // 10 else 0.5) * max(_fineness(ax), 0.4)
         lines = LineCollection(list(mesh.points[mesh.segments]), colors=INK, linewidths=width)
         lines.set_capstyle("round")
         ax.add_collection(lines)

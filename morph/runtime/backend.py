@@ -26,7 +26,7 @@ Or `IOTA`, or an array of the device of the same size, and of the same type or i
 """
 
 IOTA = object()  # as a value of `Write`: the index of each element
-FEW = 16  # number of host values for which `Backend.put` is cheaper than a copy of an array
+PUT_VALUES = 16  # number of host values for which `Backend.put` is cheaper than a copy of an array
 
 
 class Seeds(NamedTuple):
@@ -243,6 +243,9 @@ class Backend(Protocol):
 
     def nothing(self, nbytes: int) -> Array:
         """Return bytes that give an address to columns without rows; shared, never written."""
+
+    def constant(self, data: bytes) -> Array:
+        """Return few bytes on the device; arrays of equal bytes are shared, and never written."""
 
     def free(self) -> int | None:
         """Return the number of free bytes; None if it is unknown."""

@@ -23,6 +23,7 @@ VARIABLE = "MORPH_DEVICE"
 
 
 BUFFER_ALIGN = 256  # bytes, of buffers in one block
+MOST_CONSTANTS = 1000  # arrays that a device keeps
 SHARED_BYTES = 1 << 24  # larger buffers are allocated one by one, so that each can be freed
 
 
@@ -55,6 +56,7 @@ class Device(Backend):
         self.name = f"{kind}:{index}" if BACKENDS[kind].numbered else kind
         self.xp = xp
         self._nothing: dict[int, Array] = {}  # by number of bytes
+        self._constants: dict[bytes, Array] = {}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Device) and self.name == other.name)
@@ -120,6 +122,15 @@ class Device(Backend):
             return [self.buffer(n) for n in sizes]
         whole = self.buffer(starts[-1])
         return [whole[at : at + n] for at, n in zip(starts, sizes, strict=False)]
+
+    def constant(self, data: bytes) -> Array:
+        found = self._constants.get(data)
+        if found is None:
+            if len(self._constants) >= MOST_CONSTANTS:
+                self._constants.clear()
+            made = self.asarray(np.frombuffer(bytearray(data), np.uint8))
+            found = self._constants.setdefault(data, made)
+        return found
 
     def nothing(self, nbytes: int) -> Array:
         if nbytes not in self._nothing:

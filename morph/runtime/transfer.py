@@ -161,7 +161,7 @@ def _pieces(hosts: Sequence[Any], devices: Sequence[Any], size: int) -> Iterator
 
 
 def _own_stream(cupy: Any) -> Any:
-    """A stream for copies of what the current stream has computed so far."""
+    """A stream for copies of the results of the current stream so far."""
     made = cupy.cuda.Stream(non_blocking=True)
     made.wait_event(cupy.cuda.get_current_stream().record())
     return made

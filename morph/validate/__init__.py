@@ -21,12 +21,12 @@ from morph.validate.order import topological_order
 from morph.validate.paths import bellman_ford, bfs, johnson, path, sssp
 from morph.validate.sat import implications, model, refuted, satisfied
 from morph.validate.store import index
-from morph.validate.truss import truss_number
+from morph.validate.truss import k_truss, truss_number
 
 __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "colouring", "community",
     "connected_components", "core_number", "densest_subgraph", "edge_betweenness",
-    "find_simplex", "implications", "index", "johnson", "label_propagation", "louvain",
+    "find_simplex", "implications", "index", "johnson", "k_truss", "label_propagation", "louvain",
     "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "model",
     "mst", "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
     "topological_order", "triangle_count", "truss_number",

@@ -14,7 +14,8 @@ from morph.runtime.threads import in_threads
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
 _PART = 1 << 17  # clauses evaluated at once
-_FEW = 8  # up to this many literals are propagated one by one, until the queue is 8 times as long
+# up to this many literals are propagated one by one, until the queue is 8 times as long
+_ONE_BY_ONE = 8
 
 
 def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
@@ -198,7 +199,7 @@ def _implied(formula: Formula) -> Any:
         if fixed.size and not where.size:  # most formulas have nothing to propagate
             owner = np.repeat(np.arange(formula.clauses), np.diff(at))
             where, holders = grouped(2 * n + 1, literals + n, owner)
-        if 0 < fixed.size <= _FEW:
+        if 0 < fixed.size <= _ONE_BY_ONE:
             follows = _followed(fixed.tolist(), true, (at, literals, where, holders))
             if follows is None:
                 return None
@@ -211,7 +212,7 @@ def _followed(new: list[int], true: NDArray[np.bool_], rows_of: tuple[Any, ...])
     """Propagate a few literals one by one; returns the open ones, or None on a conflict."""
     at, literals, where, holders = rows_of
     n = true.size // 2
-    while new and len(new) <= 8 * _FEW:
+    while new and len(new) <= 8 * _ONE_BY_ONE:
         x = new.pop()
         for c in holders[where[n - x] : where[n - x + 1]].tolist():
             entries = literals[at[c] : at[c + 1]].tolist()

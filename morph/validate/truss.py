@@ -1,4 +1,4 @@
-"""Checker of truss numbers."""
+"""Checkers of truss numbers and k-trusses."""
 
 from __future__ import annotations
 
@@ -44,13 +44,7 @@ def truss_number(graph: Graph, number: Any) -> None:
         np.where(loop, truss != -1, truss < 2),
         lambda k: f"{arcs.edge(k)}, has the truss number {truss[k]}",
     )
-    degree = np.bincount(arcs.src, minlength=arcs.n) + np.bincount(arcs.dst, minlength=arcs.n)
-    rank = np.argsort(np.argsort(degree, kind="stable"))  # fewer wedges at the end of lower rank
-    src, dst = rank[arcs.src[~loop]], rank[arcs.dst[~loop]]
-    low, high = np.minimum(src, dst), np.maximum(src, dst)
-    keys, first, which = np.unique(
-        low * max(arcs.n, 1) + high, return_index=True, return_inverse=True
-    )
+    low, high, keys, first, which = _pairs(arcs, ~loop)
     at = np.flatnonzero(~loop)  # position of each edge that is no loop
     found = truss[at[first]]
     refuse(
@@ -60,7 +54,7 @@ def truss_number(graph: Graph, number: Any) -> None:
             f" {found[which[k]]}"
         ),
     )
-    support, sides = _triangles(arcs.n, low[first], high[first], keys, found)
+    support, sides = _triangles(arcs.n, low, high, keys, found)
 
     def named(k: int) -> str:
         return f"{arcs.edge(at[first[k]])}, has the truss number {found[k]}"
@@ -73,6 +67,64 @@ def truss_number(graph: Graph, number: Any) -> None:
     )
     left = _peeled(found, support, sides)
     refuse(left, lambda k: f"{named(k)}, but is in a truss of more")
+
+
+def k_truss(graph: Graph, edges: Any, k: int) -> None:
+    """Check the edges of a k-truss, see `morph.k_truss`.
+
+    Edges in less than ``k - 2`` triangles of the remaining edges are removed until there are none:
+    the others must be the given ones.
+
+    Parameters
+    ----------
+    graph : Graph
+    edges : array of int, shape (count,)
+        Distinct ids of edges.
+    k : int
+
+    Raises
+    ------
+    WrongAnswer
+        Naming an edge.
+    """
+    arcs = Arcs(graph)
+    ids = np.asarray(graph.device.to_host(edges))
+    if ids.dtype.kind not in "iu" or ids.ndim != 1 or len(np.unique(ids)) < len(ids):
+        raise WrongAnswer("the edges are not distinct ids")
+    if len(strange := np.setdiff1d(ids, arcs.id)):
+        raise WrongAnswer(f"edge {strange[0]} is not an edge of the graph")
+    apart = arcs.src != arcs.dst
+    low, high, keys, _, which = _pairs(arcs, apart)
+    support, sides = _triangles(arcs.n, low, high, keys, np.zeros(len(keys), np.int64))
+    level = min(k, len(keys) + 3) - 1  # of edges that are removed
+    left = _peeled(np.full(len(keys), level), support, sides) if k > 2 else np.ones(len(keys), bool)
+    wanted = np.zeros(len(arcs.id), bool)
+    wanted[apart] = left[which]
+    given = np.isin(arcs.id, ids)
+    refuse(given & ~wanted, lambda i: f"{arcs.edge(i)}, is given, but is not in the {k}-truss")
+    refuse(wanted & ~given, lambda i: f"{arcs.edge(i)}, is in the {k}-truss, but is not given")
+
+
+def _pairs(arcs: Arcs, apart: Any) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Group the edges that are not loops, those ``apart``, by pairs of ends.
+
+    Returns
+    -------
+    low, high : array of int64, shape (m,)
+        The ranks of both ends of each pair, by degree; sorted by ``low``, then ``high``.
+    keys : array of int64, shape (m,)
+        A number of each pair.
+    first, which : array of int64
+        The first edge of each pair; the pair of each edge.
+    """
+    degree = np.bincount(arcs.src, minlength=arcs.n) + np.bincount(arcs.dst, minlength=arcs.n)
+    rank = np.argsort(np.argsort(degree, kind="stable"))  # fewer wedges at the end of lower rank
+    src, dst = rank[arcs.src[apart]], rank[arcs.dst[apart]]
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    keys, first, which = np.unique(
+        low * max(arcs.n, 1) + high, return_index=True, return_inverse=True
+    )
+    return low[first], high[first], keys, first, which
 
 
 def _triangles(n: int, low: Ints, high: Ints, keys: Ints, found: Ints) -> tuple[Ints, Ints]:

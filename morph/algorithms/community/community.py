@@ -48,6 +48,7 @@ NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left w
 MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
 # searches: up to so many, all open degrees of the queries are searched at once, else one of each
 MAX_DEGREES, MAX_DEGREES_CPU = 1 << 6, 0
+MAX_FEW, MAX_FEW_CPU = 1 << 8, 0  # the same of a call with few queries, all in one launch
 
 
 class Community(NamedTuple):
@@ -171,7 +172,7 @@ def community(
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions, parallel edges and loops are ignored.
     q : int or array of int
         The vertex that the subgraph has, or several: a query for each.
@@ -275,6 +276,8 @@ class Run:
         most_degrees = MAX_DEGREES_CPU if on_host else MAX_DEGREES
         if len(left := self.queries.undecided) == 1:
             self.decide_one(int(left[0]), most_degrees)
+        else:
+            self.decide_few(left, MAX_FEW_CPU if on_host else MAX_FEW)
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
             most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
@@ -300,6 +303,24 @@ class Run:
         x.bound[i] = bound
         if len(members):
             x.best[i], x.members[i] = best, members
+
+    def decide_few(self, at: Ints, most_degrees: int) -> None:
+        """Search for all open degrees by `one`, if these are few; `decide` continues."""
+        x = self.queries
+        at = at[x.max_size[at] <= ROWS]
+        if not 0 < (x.bound[at] - x.best[at]).sum() <= most_degrees or not self.in_time:
+            return
+        self.report()
+        of, degree = x.degrees(at, most_degrees)
+        lower, higher = degree - x.best[of] - 1, x.bound[of] - degree
+        columns = x.vertex[of], x.min_size[of], x.max_size[of], degree, lower, higher
+        tables, given = one_query_tables(self.tables, most_degrees), np.stack(columns, axis=1)
+        found, none, nodes, members = tables.search_few(given, self.end, self.report)
+        np.add.at(x.nodes, of, nodes)
+        x.exclude(of[none], degree[none])
+        rank = np.lexsort((-found, of))  # the best row of each query
+        best = rank[np.diff(of[rank], prepend=-1) > 0]
+        x.note(of[best], found[best], [np.sort(members[i]) for i in best.tolist()])
 
     def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""

@@ -35,14 +35,25 @@ from morph.algorithms.community.search import (
     max_distance,
     search_sets,
 )
-from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_max, atomic_or, i32, i64, static, u64
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import (
+    atomic_add,
+    atomic_max,
+    atomic_or,
+    bit_positions,
+    i32,
+    i64,
+    static,
+    u64,
+)
 
 ROWS = 256  # maximum number of candidates of a degree that are searched
 KEYS = 1 << 12  # maximum number of candidates that are ordered
 # result of `decide`: finished; nodes to visit; too many candidates, or the hash table was full
 DECIDED, VISIT, WIDE = 0, 1, 2
 OUTCOME = 4  # numbers before the members, see `note`
+GIVEN = 6  # numbers of a row, see `OneQuery.given`
+BEGIN, CONTINUE, COLLECT = 0, 1, 2  # what `decide_few` does
 
 
 class OneQuery(NamedTuple):
@@ -57,7 +68,8 @@ class OneQuery(NamedTuple):
     ``outcome``; ``total``, the number of visited nodes; ``degrees``, how many are searched for;
     ``wide``, whether a degree that is still open has too many candidates, or the hash table was
     full; ``narrow_nodes``, the maximum number of nodes in a search that proves no bound; and the
-    scalars of `SearchState`.
+    scalars of `SearchState`.  ``given`` has the vertex, both sizes, the degree, ``lower`` and
+    ``higher`` of each row, see `SearchState`.
     """
 
     queries: Any
@@ -76,6 +88,7 @@ class OneQuery(NamedTuple):
     frontier: Any
     next_frontier: Any
     outcome: Any  # a column: the numbers that the host reads
+    given: Any  # a column, of several queries: `GIVEN` numbers of a row
 
 
 class Limits(NamedTuple):
@@ -96,22 +109,15 @@ class Limits(NamedTuple):
     narrow_nodes: int
 
 
-@kernel
-def begin_degree(q, s, vertex, least, most, degree, count, words):
-    """Begin the search for one of ``count`` degrees from ``degree`` on, and insert its vertex."""
-    k = degree + i32(q.id)
-    q.vertex = vertex
-    q.degree = k
-    q.min_size = least
-    q.max_size = most
-    q.min_common = 2 * k - most
-    q.distance = i32(2) if 2 * k - most > -2 else max_distance(k, most)
+@func
+def begin_row(q, s, words):
+    """Begin the search for the degree of a row, and insert its vertex."""
+    q.min_common = 2 * q.degree - q.max_size
+    q.distance = i32(2) if q.min_common > -2 else max_distance(q.degree, q.max_size)
     q.words = words
     q.first_row = i64(ROWS) * q.id
     q.first_word = q.first_row * words
     q.count = i32(0)
-    q.lower = i32(q.id)
-    q.higher = count - 1 - i32(q.id)
     q.solved = i32(0)
     q.found_degree = i32(-1)
     q.open = i32(1)
@@ -119,8 +125,33 @@ def begin_degree(q, s, vertex, least, most, degree, count, words):
     s.active.add(q)
     at, new = insert_first(q, s.table)
     if new:
-        s.entries.add(query=q.id, vertex=vertex, slot=i32(at))
-        s.frontier.add(query=q.id, vertex=vertex, slot=i32(at), level=0)
+        s.entries.add(query=q.id, vertex=q.vertex, slot=i32(at))
+        s.frontier.add(query=q.id, vertex=q.vertex, slot=i32(at), level=0)
+
+
+@kernel
+def begin_degree(q, s, vertex, least, most, degree, count, words):
+    """Begin the search for one of ``count`` degrees from ``degree`` on."""
+    q.vertex = vertex
+    q.min_size = least
+    q.max_size = most
+    q.degree = degree + i32(q.id)
+    q.lower = i32(q.id)
+    q.higher = count - 1 - i32(q.id)
+    begin_row(q, s, words)
+
+
+@kernel
+def begin_given(q, s, words):
+    """Begin the search for a degree of one of several queries, see `OneQuery`."""
+    at = GIVEN * q.id
+    q.vertex = s.given[at]
+    q.min_size = s.given[at + 1]
+    q.max_size = s.given[at + 2]
+    q.degree = s.given[at + 3]
+    q.lower = s.given[at + 4]
+    q.higher = s.given[at + 5]
+    begin_row(q, s, words)
 
 
 @kernel
@@ -250,16 +281,19 @@ def begin_query(s, best, bound, narrow_nodes):
 
 
 @program
-def begin_degrees(s, vertex, least, most, degree, count, words, fixed: static):
+def clear_searches(s):
+    """Empty the lists of candidates and of searches."""
+    s.active.clear()
+    s.remaining.clear()
+    clear_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
+
+
+@program
+def begin_searches(s, words, fixed: static):
     """Find the candidates of degrees, search greedily, and add the roots of searches to the queue.
 
     A full hash table, which has not all candidates, is found later, by `note`.
     """
-    s.counters.degrees = count
-    s.active.clear()
-    s.remaining.clear()
-    clear_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
-    foreach(s.queries[:count], begin_degree, s, vertex, least, most, degree, count, words)
     reach_all(s.entries, s.frontier, s.next_frontier, s.table)
     reduce_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
     foreach(s.alive, collect_key, s)
@@ -286,10 +320,13 @@ def decide(s, x, visits: static, fixed: static):
             if count > x.most_degrees:
                 degree = low + (3 * count + 3) // 4
                 count = i64(1)
-            begin_degrees(
-                s, i32(x.vertex), i32(x.min_size), i32(x.max_size), i32(degree), i32(count),
-                i32(x.words), fixed,
+            s.counters.degrees = count
+            clear_searches(s)
+            foreach(
+                s.queries[:count], begin_degree, s, i32(x.vertex), i32(x.min_size),
+                i32(x.max_size), i32(degree), i32(count), i32(x.words),
             )  # fmt: skip
+            begin_searches(s, i32(x.words), fixed)
         going_on = False
         if visits and x.most_degrees >= 0:
             foreach(
@@ -303,4 +340,50 @@ def decide(s, x, visits: static, fixed: static):
             low, high = s.counters.best, s.counters.bound
             if s.counters.wide != 0:
                 state = WIDE
+    return state
+
+
+@kernel
+def note_row(q, s, width):
+    """Collect the result of a row for the host, with up to ``width`` members.
+
+    The numbers before these are the degree found, whether it is proved that there is no subgraph of
+    the row's degree, the number of nodes, and that of members.
+    """
+    first, count = (OUTCOME + i64(width)) * q.id, i64(0)
+    if q.found_degree >= 0:
+        for j in range(q.words):
+            for i in bit_positions(q.solution[j]):
+                member = s.rows[q.first_row + 64 * j + i].vertex
+                s.outcome[first + OUTCOME + count] = i64(member)
+                count += 1
+    complete = q.count <= ROWS and s.table.counters.full == 0
+    s.outcome[first] = i64(q.found_degree)
+    s.outcome[first + 1] = i64(complete and q.solved == 0 and q.open == 0)
+    s.outcome[first + 2] = q.nodes
+    s.outcome[first + 3] = count
+
+
+@program
+def decide_few(s, count, width, words, narrow_nodes, what, fixed: static):
+    """Search for all degrees of the first ``count`` rows at the same time, see `OneQuery.given`.
+
+    Nodes have ``fixed`` words, see `search_sets`.
+    """
+    state = DECIDED
+    s.counters.nodes = 0
+    if what == BEGIN:
+        begin_query(s, 0, 0, narrow_nodes)
+        clear_searches(s)
+        foreach(s.queries[:count], begin_given, s, i32(words))
+        begin_searches(s, i32(words), fixed)
+    if what != COLLECT:
+        foreach(
+            s.queue, search_sets, s.search, s.queue, s.deferred, 0, fixed, 1, until_empty=True,
+            balance="warp",
+        )  # fmt: skip
+    if what != COLLECT and not (s.queue.empty and s.deferred.empty):
+        state = VISIT
+    else:
+        foreach(s.queries[:count], note_row, s, width)
     return state

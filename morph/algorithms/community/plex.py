@@ -48,7 +48,7 @@ def max_k_plex(graph: Graph, k: int) -> MaxPlex:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions, parallel edges and edges from a point to itself are ignored.
     k : int
         1 or more; a 1-plex is a clique.

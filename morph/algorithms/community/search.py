@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from morph.algorithms.graph.cliques import bit, size_of
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
@@ -107,19 +108,6 @@ def allocate(node, max_depth, words):
     for _ in range(2 * words * (max_depth + 1)):
         node.stack.add(u64(0))
     node.depth.add(i32(0))
-
-
-@func
-def bit(v):
-    return u64(1) << u64(v & 63)
-
-
-@func
-def size_of(s, words):
-    total = i32(0)
-    for j in range(words):
-        total += i32(popcount(s[j]))
-    return total
 
 
 @func

@@ -19,7 +19,20 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
-from morph.algorithms.community.one import KEYS, OUTCOME, ROWS, VISIT, Limits, OneQuery, decide
+from morph.algorithms.community.one import (
+    BEGIN,
+    COLLECT,
+    CONTINUE,
+    GIVEN,
+    KEYS,
+    OUTCOME,
+    ROWS,
+    VISIT,
+    Limits,
+    OneQuery,
+    decide,
+    decide_few,
+)
 from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import (
     NONE,
@@ -37,7 +50,7 @@ from morph.launch.foreach import foreach
 from morph.prelude import i32, i64, u64
 from morph.runtime.threads import get_num_threads
 
-INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
+INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 12  # nodes of the first launch
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
 VISITS_INSIDE_CPU = False  # whether the launch for a single query visits nodes, as on a GPU
@@ -315,7 +328,7 @@ class SetTables:
 
 
 class OneQueryTables(SetTables):
-    """The tables of the search for a single query, for up to ``degrees`` degrees; see `one`."""
+    """The tables of the search for one or few queries, for up to ``degrees`` degrees; see `one`."""
 
     def __init__(self, tables: SearchTables, degrees: int) -> None:
         super().__init__(tables.device, STANDARD_WORDS)
@@ -334,18 +347,20 @@ class OneQueryTables(SetTables):
         self.active = Collection(self.queries)
         self.outcome = Table("outcome", self.device, value=i64)
         self.outcome.extend(OUTCOME + ROWS)
+        self.given = Table("given", self.device, value=i32)
+        self.given.extend(GIVEN * degrees)
         n = len(tables.graph.points)
         self.words = min(STANDARD_WORDS, -(-n // WORD))  # sets of small graphs need fewer
 
-    def arguments(self, max_depth: int, limit: int, swapped: bool) -> OneQuery:
-        """Return the arguments of `decide`, with the queues ``swapped`` or not."""
+    def arguments(self, degrees: int, max_depth: int, limit: int, swapped: bool) -> OneQuery:
+        """Return the arguments of a search for degrees, with the queues ``swapped`` or not."""
         t = self.tables
-        table = t.candidate_table(self.degrees)._replace(queries=self.queries)
+        table = t.candidate_table(degrees)._replace(queries=self.queries)
         queues = (self.deferred, self.queue) if swapped else (self.queue, self.deferred)
         return OneQuery(
             self.queries, self.active, self.keys, self.rows, self.adjacency.bits, self.counters,
             *queues, self.state(max_depth, self.words, limit), table, t.entries, t.alive,
-            t.remaining, t.frontier, t.next_frontier, self.outcome.value,
+            t.remaining, t.frontier, t.next_frontier, self.outcome.value, self.given.value,
         )  # fmt: skip
 
     def search(
@@ -378,7 +393,8 @@ class OneQueryTables(SetTables):
         statics = visits, self.words if visits else 0
         x = Limits(vertex, *sizes, *degrees, self.words, most_degrees, NARROW_NODES)
         limit, reported = self.node_limit(self.words), 0
-        start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
+        most = max(most_degrees, 1)
+        start, given = clock.monotonic(), self.arguments(most, depth, limit, swapped)
         while decide(given, x, *statics) == VISIT:
             x = x._replace(best=-1)  # continue
             if visits:
@@ -386,18 +402,61 @@ class OneQueryTables(SetTables):
                 report(nodes)
                 reported += nodes
                 limit, swapped = self.next_limit(limit, self.words, start), not swapped
-                start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
+                start, given = clock.monotonic(), self.arguments(most, depth, limit, swapped)
                 late = start >= end
             else:
                 self.visit(self.words, depth, end, report)
                 late = not (self.queue.empty and self.deferred.empty)
             if late:
                 x = x._replace(most_degrees=-1)
-        found = np.asarray(self.device.to_host(self.outcome.value[:]))
+        found = np.asarray(self.device.to_host(self.outcome.value[: OUTCOME + ROWS]))
         best, bound, nodes, size = found[:OUTCOME].tolist()
         if visits:
             report(nodes - reported)
         return best, bound, nodes, np.sort(found[OUTCOME : OUTCOME + size])
+
+    def search_few(
+        self, given: Ints, end: float, report: Callable[[int], object]
+    ) -> tuple[Ints, Any, Ints, list[Ints]]:  # fmt: skip
+        """Search for degrees of few queries in one launch, until ``end``.
+
+        Parameters
+        ----------
+        given : array of int64, shape (count, GIVEN)
+            See `OneQuery.given`.
+        end, report
+            As in `search`.
+
+        Returns
+        -------
+        found : array of int64, shape (count,)
+            The minimum degree of a subgraph of each row, or -1.
+        none : array of bool, shape (count,)
+            Whether it is proved that no subgraph has the row's degree.
+        nodes : array of int64, shape (count,)
+        members : list of array of int64
+            The vertices of each subgraph, in any order.
+        """
+        count, width = len(given), int(given[:, 2].max())
+        self.given.value[: given.size] = given.ravel().astype(np.int32)
+        if (more := count * (OUTCOME + width) - len(self.outcome)) > 0:
+            self.outcome.extend(more)
+        limit, swapped, what = self.node_limit(self.words), False, BEGIN
+        reported = 0
+        while True:
+            start = clock.monotonic()
+            s = self.arguments(count, width + 1, limit, swapped)
+            if decide_few(s, count, width, self.words, NARROW_NODES, what, self.words) != VISIT:
+                break
+            report(nodes := int(self.counters.nodes))
+            reported += nodes
+            limit, swapped = self.next_limit(limit, self.words, start), not swapped
+            what = COLLECT if start >= end else CONTINUE
+        column = self.outcome.value[: count * (OUTCOME + width)]
+        rows = np.asarray(self.device.to_host(column)).reshape(count, OUTCOME + width)
+        report(int(rows[:, 2].sum()) - reported)
+        members = [x[OUTCOME : OUTCOME + n] for x, n in zip(rows, rows[:, 3].tolist(), strict=True)]
+        return rows[:, 0], rows[:, 1] > 0, rows[:, 2], members
 
     @property
     def visits_inside(self) -> bool:
@@ -406,8 +465,8 @@ class OneQueryTables(SetTables):
 
 
 def one_query_tables(tables: SearchTables, degrees: int) -> OneQueryTables:
-    """Return the tables of the search for a single query, kept from one call to the next."""
-    if tables.one_query is None or tables.one_query.degrees != degrees:
+    """Return the tables of the search for one or few queries, kept from one call to the next."""
+    if tables.one_query is None or tables.one_query.degrees < degrees:
         tables.one_query = OneQueryTables(tables, degrees)
     return tables.one_query
 

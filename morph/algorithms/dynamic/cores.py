@@ -214,7 +214,7 @@ class DynamicCores(Maintained):
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On one device of any kind; degrees are those of `core_number`.  It is changed by `apply`.
 
     Attributes

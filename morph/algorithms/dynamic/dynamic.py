@@ -71,7 +71,7 @@ class DynamicSSSP(Dynamic):
 
     Parameters
     ----------
-    graph : Graph, PartitionedGraph, or what `Graph.of` takes
+    graph : Graph, PartitionedGraph, or an argument of `Graph.of`
         On any device, with edge weights that are not negative, 1 if it has none; out-edges are
         followed.  It is changed by `apply`.
     source : int or array of int
@@ -205,7 +205,7 @@ class DynamicBFS(Dynamic):
 
     Parameters
     ----------
-    graph : Graph, PartitionedGraph, or what `Graph.of` takes
+    graph : Graph, PartitionedGraph, or an argument of `Graph.of`
         On any device; out-edges are followed.  It is changed by `apply`.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
@@ -255,7 +255,7 @@ class DynamicComponents(Dynamic):
 
     Parameters
     ----------
-    graph : Graph, PartitionedGraph, or what `Graph.of` takes
+    graph : Graph, PartitionedGraph, or an argument of `Graph.of`
         On any device, and not directed.  It is changed by `apply`.
 
     Attributes

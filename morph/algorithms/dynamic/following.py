@@ -34,7 +34,7 @@ BLOCK = 1 << 7  # log entries up to which one block of a GPU repairs
 
 
 class Update(NamedTuple):
-    """What a batch did to the values.
+    """The effect of a batch on the values.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Update(NamedTuple):
         on a GPU, may be timed as a whole: then ``graph_seconds`` is the sum, and ``repair_seconds``
         is 0.
     applied : Applied
-        What the batch did to the graph, as `Graph.apply` gives it.
+        The result of `Graph.apply`.
     """
 
     decision: str

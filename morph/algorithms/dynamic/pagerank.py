@@ -256,7 +256,7 @@ class DynamicPageRank(Maintained):
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On one device of any kind.  It is changed by `apply`.  Parallel edges count each; weights
         are ignored.
     damping : float

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import as_graph, live_edges, of_graph, results, source_ids
-from morph.algorithms.graph.cycles import NONE, NegativeCycle, refuse_cycle
+from morph.algorithms.graph.cycles import NO_PREDECESSOR, NegativeCycle, refuse_cycle
 from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
@@ -76,7 +76,7 @@ def relax_from_start(p, g, round, then):
         d = before + g.weight(p, t)
         if atomic_min(t.dist, d) > d:
             if atomic_max(t.round, round) < round:
-                t.predecessor = NONE
+                t.predecessor = NO_PREDECESSOR
                 then.add(t)
 
 
@@ -239,7 +239,7 @@ def _find_predecessors(graph: Graph, lists: list[Any], starts: Any, far: Any) ->
         xp = graph.device.xp
         starts = xp.asarray(starts)
         roots = starts[points.dist[:][starts] == 0]
-        points.predecessor[:] = NONE
+        points.predecessor[:] = NO_PREDECESSOR
         points.round[:] = FAR_ROUND
         points.round[roots] = 0
         for each in lists:
@@ -248,7 +248,7 @@ def _find_predecessors(graph: Graph, lists: list[Any], starts: Any, far: Any) ->
         find_predecessors(graph, now, then)
         points.predecessor[roots] = -1
         parent, reached = points.predecessor[:], points.dist[:] < far
-        if any_true(reached & (parent == NONE)):
+        if any_true(reached & (parent == NO_PREDECESSOR)):
             return False
         points.predecessor[:] = xp.where(reached, parent, -1)
     return True

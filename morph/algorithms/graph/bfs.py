@@ -38,7 +38,7 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, i32, u8, u32
 
 INFINITY = 2**32 - 1  # as a signed integer -1, the result for unreachable vertices
-NONE = 2**31 - 1  # longer than any shortest path
+LONGEST = 2**31 - 1  # longer than any shortest path
 DEEP = 32  # beyond this level, frontiers of at most a 32nd (WIDE) of all vertices
 WIDE = 32  # are expanded asynchronously,
 AT_ONCE = 32  # this many levels between barriers
@@ -183,7 +183,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
         number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
-    most = u32(NONE if cutoff is None else min(cutoff, NONE))
+    most = u32(LONGEST if cutoff is None else min(cutoff, LONGEST))
     if rows:
         return _rows(graph, starts, most)
     n = len(graph.points)

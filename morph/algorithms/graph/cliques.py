@@ -420,20 +420,20 @@ class Search:
             of_width = (self.later > narrow) & (self.later <= WORD * words)
             left = np.flatnonzero(of_width)[::-1]
             while len(left := left[self.later[left] >= self.size]):
-                sums = np.cumsum(self.rows_of(left))
+                sums = np.cumsum(self.row_words(left))
                 count = max(int(np.searchsorted(sums, BITS // WORD, "right")), 1)
                 yield words, left[: min(count, ROOTS)]
                 left = left[min(count, ROOTS) :]
             narrow, words = WORD * words, 4 * words
 
-    def rows_of(self, roots: Ints) -> Ints:
+    def row_words(self, roots: Ints) -> Ints:
         """Return the number of words in the rows of each root's candidates."""
         counts: Ints = self.later[roots] * -(-self.later[roots] // WORD)
         return counts
 
     def rows(self, roots: Ints) -> Table:
         """Make the rows of the candidates of some roots."""
-        counts = self.rows_of(roots)
+        counts = self.row_words(roots)
         near = Table("near", self.device, bits=u64)
         near.extend(int(counts.sum()))
         row = np.full(len(self.order), -1)

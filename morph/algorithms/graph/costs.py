@@ -28,7 +28,7 @@ from morph.runtime.arrays import all_true, rough_mean
 
 EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
-NONE = 2**31 - 1  # all 32-bit distances are below it
+INFINITY = 2**31 - 1  # of 32-bit distances
 FAR = 2**16  # estimate of the largest number of edges of a shortest path
 HALF = 2**32  # a sum of 64 bits is returned as two numbers below this, exact in float64
 SALT = random.SystemRandom().getrandbits(63)
@@ -123,7 +123,7 @@ def likely_32_bits(graph: Graph, delta: float) -> bool:
     """Whether distances probably fit 32 bits, although the longest possible path does not."""
     kind = graph.edges.columns["weight"].dtype
     mean = delta * len(graph.edges) / (EDGES * max(len(graph.points), 1))
-    return np.result_type(kind, np.int32) == np.int32 and mean * FAR < NONE
+    return np.result_type(kind, np.int32) == np.int32 and mean * FAR < INFINITY
 
 
 def measured(graph: Graph) -> Weights:
@@ -252,7 +252,7 @@ def _sums(graph: Graph, term: Any, changes: int = 0) -> list[float]:
 
 def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
     narrow = np.result_type(kind, np.int32) == np.int32
-    return np.dtype(np.int32 if narrow and longest < NONE else np.int64)
+    return np.dtype(np.int32 if narrow and longest < INFINITY else np.int64)
 
 
 def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:

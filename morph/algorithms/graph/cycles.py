@@ -9,7 +9,7 @@ import numpy as np
 from morph.algorithms.graph.path import edges_along
 from morph.graph import Graph
 
-NONE = 2**31 - 1  # no predecessor
+NO_PREDECESSOR = 2**31 - 1
 SHOWN = 8  # vertices of a cycle in an error message
 
 
@@ -53,12 +53,12 @@ def refuse_cycle(graph: Graph, parent: Any, error: type[CycleError]) -> None:
     ----------
     graph : Graph
     parent : array of int32, shape (n,)
-        Negative, or `NONE`, at roots.
+        Negative, or `NO_PREDECESSOR`, at roots.
     error : type
     """
     xp, n = graph.device.xp, len(graph.points)
     with graph.device.active():
-        is_root = (parent < 0) | (parent == NONE)
+        is_root = (parent < 0) | (parent == NO_PREDECESSOR)
         jump = xp.where(is_root, xp.arange(n, dtype=parent.dtype), parent)
         for _ in range(n.bit_length()):
             jump = jump[jump]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.graph.cycles import NO_PREDECESSOR
 from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
@@ -24,7 +25,6 @@ from morph.operators.bucket_queue import Visit, bucket_queue, run_in_order, run_
 from morph.prelude import atomic_cas, atomic_min, atomic_or, ctz, i32, u32, u64
 from morph.runtime.arrays import any_true
 
-NONE = 2**31 - 1  # no predecessor yet
 WORD = 64  # searches that share a word of bits
 
 
@@ -82,7 +82,7 @@ def set_equal_parent(pair, s, following):
     for t in p.outnbrs:
         other = s.pairs[first + t.id]
         if pair.dist == other.dist and pair.dist + s.graph.weight(p, t) == other.dist:
-            if atomic_cas(other.predecessor, NONE, p.id) == NONE:
+            if atomic_cas(other.predecessor, NO_PREDECESSOR, p.id) == NO_PREDECESSOR:
                 following.add(other)
 
 
@@ -133,16 +133,18 @@ def search_pairs(
 def _parents(s: Pairs, sources: Any, far: Any) -> Any:
     """Return the parents in the shortest-path trees, from final distances."""
     xp, pairs, n = s.graph.device.xp, s.pairs, len(s.graph.points)
-    pairs.predecessor[:] = NONE
+    pairs.predecessor[:] = NO_PREDECESSOR
     pairs.predecessor[sources] = -1
     foreach(pairs, set_parent, s, where=lambda pair: pair.dist < far)
     found, reached = pairs.predecessor[:], pairs.dist[:] < far
-    if any_true((found == NONE) & reached):  # reached by zero-weight edges only
+    if any_true((found == NO_PREDECESSOR) & reached):  # reached by zero-weight edges only
         now, then = Collection(pairs), Collection(pairs)
-        now.extend(xp.flatnonzero((found != NONE) & reached))
+        now.extend(xp.flatnonzero((found != NO_PREDECESSOR) & reached))
         run_until_empty(now, then, set_equal_parent, s)
         found = pairs.predecessor[:]
-    return xp.where((found == NONE) | ~reached, -1, found).reshape(-1, n)  # a sum may equal `far`
+    return xp.where((found == NO_PREDECESSOR) | ~reached, -1, found).reshape(
+        -1, n
+    )  # a sum may equal `far`
 
 
 @kernel

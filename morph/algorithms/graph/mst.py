@@ -29,9 +29,10 @@ from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
 NONE = 2**31 - 1  # no edge is picked
-FEW = 3  # edges per vertex that are processed first, if there are at least twice as many
+FIRST_EDGES = 3  # edges per vertex that are processed first, if there are at least twice as many
 SAMPLE = 10000
-MANY, MANY_ON_GPU = 1 << 15, 1 << 23  # arcs from which it is tested whether each has a reverse
+# arcs from which it is tested whether each has a reverse
+SYMMETRY_ARCS, SYMMETRY_ARCS_ON_GPU = 1 << 15, 1 << 23
 
 
 class Mst(NamedTuple):
@@ -178,7 +179,7 @@ def mst(graph: Graph) -> Mst:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device, with edge weights of any real type, 1 if it has none.  Edges count as
         undirected, whether they are held once or in both directions.
 
@@ -250,7 +251,8 @@ def _holds_edges_twice(graph: Graph) -> bool:
     if the lightest edges are processed first.
     """
     on_host, m = graph.device.on_host, len(graph.edges)
-    if m < (MANY if on_host else MANY_ON_GPU) or (on_host and m > 2 * FEW * len(graph.points)):
+    least = SYMMETRY_ARCS if on_host else SYMMETRY_ARCS_ON_GPU
+    if m < least or (on_host and m > 2 * FIRST_EDGES * len(graph.points)):
         return False
     if not has_equal_reverses(graph):
         return False
@@ -265,7 +267,7 @@ def _holds_edges_twice(graph: Graph) -> bool:
 
 def _bands(graph: Graph, least: Any, most: Any) -> list[tuple[Any, Any]]:
     """Give the ranges of weights to look at one after another; they may overlap at a weight."""
-    weight, few = graph.edges.weight.array, FEW * len(graph.points)
+    weight, few = graph.edges.weight.array, FIRST_EDGES * len(graph.points)
     if weight.size <= 2 * few:
         return [(least, most)]
     with graph.device.active():

@@ -38,7 +38,15 @@ from morph.algorithms.graph.arguments import (
     values,
 )
 from morph.algorithms.graph.bfs import bfs
-from morph.algorithms.graph.costs import EDGES, Weights, expected, likely_32_bits, measured
+from morph.algorithms.graph.costs import (
+    EDGES,
+    INFINITY,
+    Weights,
+    expected,
+    likely_32_bits,
+    measured,
+)
+from morph.algorithms.graph.cycles import NO_PREDECESSOR
 from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.algorithms.graph.workspace import workspace
@@ -53,10 +61,9 @@ from morph.partition.array import PartitionedArray
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
 from morph.runtime.device import Device
 
-NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
 DENSE = 8  # the mean degree from which `dense_phase` runs first
 DENSE_EDGES = 4  # its delta is the mean weight times this over the mean degree (near-far: EDGES)
-FEW = 16  # it ends when the unsettled vertices have less than a 16th of the edges
+DENSE_UNTIL = 16  # it ends when the unsettled vertices have less than a 16th of the edges
 WIDE = 8  # then the delta of near-far is this many times as large
 BUCKETS = 32  # `dense_phase` runs at most this many buckets
 NO_TARGETS = np.zeros(0, np.int32)
@@ -187,7 +194,7 @@ def dense_phase(s, queue, limit, buckets, pulls):
             foreach(s.graph.points, push_heavy, s, limit,
                     where=lambda p: p.dist <= limit and p.dist > low)  # fmt: skip
         low = limit
-        buckets = i64(0) if left * FEW < len(s.graph.edges) else buckets - 1
+        buckets = i64(0) if left * DENSE_UNTIL < len(s.graph.edges) else buckets - 1
         queue.state[0].least = most
         foreach(s.graph.points, find_least, queue.state,
                 where=lambda p: p.dist > low and p.dist <= most)  # fmt: skip
@@ -212,7 +219,7 @@ def set_parent(p, g):
 def set_equal_parent(p, g, following):
     for t in p.outnbrs:
         if p.dist == t.dist and p.dist + g.weight(p, t) == t.dist:
-            if atomic_cas(t.predecessor, NONE, p.id) == NONE:
+            if atomic_cas(t.predecessor, NO_PREDECESSOR, p.id) == NO_PREDECESSOR:
                 following.add(t)
 
 
@@ -220,7 +227,7 @@ def set_equal_parent(p, g, following):
 def end_predecessor(p, most, missing):
     if p.dist > most:
         p.predecessor = -1  # a sum may equal the distance of unreachable vertices
-    elif p.predecessor == NONE:
+    elif p.predecessor == NO_PREDECESSOR:
         missing.set()
 
 
@@ -311,7 +318,9 @@ def _solved_with(weights: Weights, solve: Callable[..., Sssp | None], given: Any
 
 def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool, rows: bool) -> Sssp:
     """Solve with unit weights, by `bfs`; ignores targets and settles all vertices."""
-    found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)), rows=rows)
+    found = bfs(
+        graph, starts, cutoff=None if cutoff is None else int(min(cutoff, INFINITY)), rows=rows
+    )
     distance = _with_infinity(results_device(graph), found.distance, -1)
     return Sssp(distance, found.predecessor if predecessors else None)
 
@@ -327,7 +336,7 @@ def _solved(
     dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(target_ids)
     names: dict[str, Any] = {"dist": (dtype, far)}
     if predecessors:
-        names["predecessor"] = (i32, NONE)
+        names["predecessor"] = (i32, NO_PREDECESSOR)
     edges = None if weight is None else {"weight": (dtype, 0)}
 
     def make() -> list[Any]:
@@ -442,12 +451,12 @@ def _predecessors(graph: Graph, starts: Any, far: Any, most: Any) -> Any:
         now, then = Collection(points), Collection(points)
         with results_device(graph).active():
             reached = values(graph, "dist") < far
-            now.extend(xp.flatnonzero((values(graph, "predecessor") != NONE) & reached))
+            now.extend(xp.flatnonzero((values(graph, "predecessor") != NO_PREDECESSOR) & reached))
         run_until_empty(now, then, set_equal_parent, graph)
     with results_device(graph).active():
         (found,) = results_device(graph).copies(values(graph, "predecessor"))
         if points.deletes:
-            found[found == NONE] = -1
+            found[found == NO_PREDECESSOR] = -1
     return found
 
 
@@ -455,7 +464,7 @@ def _widened(where: Device, distance: Any) -> Any:
     """Return distances in the dtype of the result."""
     if isinstance(distance, PartitionedArray):
         return distance.map(_widened)
-    return distance if distance.dtype != np.int32 else _with_infinity(where, distance, NONE)
+    return distance if distance.dtype != np.int32 else _with_infinity(where, distance, INFINITY)
 
 
 def _with_infinity(where: Device, distance: Any, old: int) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.graph.arguments import of_graph_on_one_device, results
-from morph.algorithms.graph.cycles import NONE, CycleError, refuse_cycle
+from morph.algorithms.graph.cycles import NO_PREDECESSOR, CycleError, refuse_cycle
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.graph import Graph
@@ -106,7 +106,8 @@ def topological_order(graph: Graph) -> TopologicalOrder:
     def make() -> list[Any]:
         return [Collection(graph.points, capacity=n) for _ in range(2)]
 
-    columns: dict[str, Any] = {"waiting": (i32, 0), "level": (i32, -1), "predecessor": (i32, NONE)}
+    columns: dict[str, Any] = {"waiting": (i32, 0), "level": (i32, -1)}
+    columns["predecessor"] = i32, NO_PREDECESSOR
     with workspace(graph, "topological", make, **columns) as lists:
         levels = int(find_levels(graph, *lists, graph.points.live))
         if levels < 0:

@@ -33,6 +33,7 @@ from morph.data.sorting import sort_words
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
+from morph.launch.kept import KeptLaunches
 from morph.operators.scan import plus, scan_column, scan_space
 from morph.prelude import (
     atomic_max,
@@ -50,6 +51,9 @@ from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
 PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
+MIN_PACKED = 1 << 10  # remaining edges; rows of fewer are not packed, which takes longer
+TRUSSES = "trusses"  # key in `Graph.kept`
+MAX_KEPT_EDGES = 1 << 20  # of a graph that keeps its rows for the next call
 BITS = 8  # of a row's filter, for each arc
 FACTOR = 0x9E3779B1  # of the hash of neighbours
 ALONE = -2  # number of the pair of an edge that is in no triangle
@@ -244,10 +248,23 @@ def pack(rows):
     make_filters(rows)
 
 
+@kernel
+def begin(e, left):
+    e.support = e.triangles
+    e.round = INFINITY
+    e.number = -1
+    left.add(e)
+
+
 @program
 def peel(k, last, rows, left, rest, soon, falling, then):
+    """Delete edges from level ``k`` to ``last``; return how often rows were packed."""
     supports = Scalars(left, least=i32(INFINITY), most=i32(-1))
-    size, deleted, round, more = len(left), 0, 1, 1
+    left.clear()
+    rest.clear()
+    soon.clear()
+    foreach(rows.pairs, begin, left)
+    size, deleted, round, more, packed = len(left), 0, 1, 1, 0
     while k <= last:
         supports.least = INFINITY
         supports.most = -1
@@ -271,11 +288,13 @@ def peel(k, last, rows, left, rest, soon, falling, then):
                 falling, then = then, falling
                 then.clear()
             k += 1
-            if PACK * deleted > size:
+            if PACK * deleted > size and size - deleted >= MIN_PACKED and k <= last:
                 size -= deleted
                 deleted = 0
+                packed += 1
                 pack(rows)
         soon.clear()
+    return packed
 
 
 @func
@@ -321,26 +340,23 @@ def _rows(t: Tables, device: Device) -> Rows:
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
     made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
-        "pairs", ("round", "support"), low=Ref("points"), high=Ref("points"), support=i32,
-        round=i32, number=i32,
+        "pairs", ("round", "support"), low=Ref("points"), high=Ref("points"), triangles=i32,
+        support=i32, round=i32, number=i32,
     )  # fmt: skip
-    pairs.extend(low=head, high=tail, support=support, round=INFINITY, number=-1)
+    pairs.extend(low=head, high=tail, triangles=support)
     words = made.add_table("words", bits=u32, begin=i32)
     words.extend((BITS * 2 * inside.size) // 32 + n)
     degree = xp.diff(offsets)
     first_bit = ((BITS * offsets[:-1] >> 5) + xp.arange(n)) << 5
-    for name, dtype, values in (
-        ("end", i64, offsets[1:]), ("size", i32, degree), ("first_bit", i64, first_bit),
-        ("width", i64, BITS * degree),
-    ):  # fmt: skip
-        made.points.add(name, dtype)
-        made.points.columns[name].array[:] = values
+    values = {"end": offsets[1:], "size": degree, "first_bit": first_bit, "width": BITS * degree}
+    made.points.add_columns({x: (i32 if x == "size" else i64, None) for x in values})
+    for name, array in values.items():
+        made.points.columns[name].array[:] = array
     arcs, to = made.edges, Ref("pairs")
     columns: dict[str, Any] = {
         "hashed": u32, "pair": to, "place": i32, "moved": u32, "moved_pair": to
     }  # fmt: skip
-    for name, dtype in columns.items():
-        arcs.add(name, dtype)
+    arcs.add_columns({name: (dtype, None) for name, dtype in columns.items()})
     arcs.hashed.array[:] = hashed
     rows = Rows(
         made, pairs, arcs.hashed, arcs.pair, words.bits, words.begin, scan_space(arcs.place),
@@ -351,31 +367,58 @@ def _rows(t: Tables, device: Device) -> Rows:
     return rows
 
 
+class Peeling:
+    """The rows and lists of a graph that is peeled.
+
+    The graph caches them while it is unchanged, unless rows were packed.
+
+    Attributes
+    ----------
+    changes : int
+        The number of changes of the graph, see `Graph.changes`.
+    rows : Rows
+    lists : list of Collection
+        As `peel` takes them.
+    pair : array of int32, shape (m,)
+        The pair of each edge, `ALONE` if it is in no triangle, -1 of deleted edges and self-loops.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        device, self.changes = graph.device, graph.changes
+        with device.active():
+            t = make_tables(device, capacity_for(graph), supports=True)
+            list_arcs(graph, t)
+            count_triangles(t, device)
+            self.rows = _rows(t, device)
+        columns: Any = {"pair": (i32, -1)}
+        with graph.edges.temporary_columns(**columns):
+            foreach(graph.edges, find_pair, t.ranks.rank, self.rows)
+            (self.pair,) = device.copies(graph.edges.pair.array)
+        m = len(self.rows.pairs)
+        sizes = (m, m, m + m // 4, m, m)
+        self.lists = [Collection(self.rows.pairs, capacity=k) for k in sizes]
+        self.run = KeptLaunches().run
+
+
 def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
     """Delete edges from level ``first`` to ``last``.
 
     Returns
     -------
-    number, pair : array of int32
-        The truss number of each pair of vertices in a triangle, -1 if it was not deleted; the pair
-        of each edge, `ALONE` if it is in no triangle, -1 for deleted edges and self-loops.
+    number : array of int32
+        The truss number of each pair of vertices in a triangle, -1 if it was not deleted; invalid
+        if ``last`` is 0.
+    pair : array of int32
+        See `Peeling`.
     """
-    device = graph.device
-    with device.active():
-        t = make_tables(device, capacity_for(graph), supports=True)
-        list_arcs(graph, t)
-        count_triangles(t, device)
-        rows = _rows(t, device)
-    columns: Any = {"pair": (i32, -1)}
-    with graph.edges.temporary_columns(**columns):
-        foreach(graph.edges, find_pair, t.ranks.rank, rows)
-        (pair,) = device.copies(graph.edges.pair.array)
+    made, packed = graph.kept.pop(TRUSSES, None), 0
+    if made is None or made.changes != graph.changes:
+        made = Peeling(graph)
     if last > 0:
-        m = len(rows.pairs)
-        lists = [Collection(rows.pairs, capacity=k) for k in (m, m, m + m // 4, m, m)]
-        lists[0].extend_live()
-        peel(i64(first), i64(last), rows, *lists)
-    return rows.pairs.number.array, pair
+        packed = made.run(peel, i64(first), i64(last), made.rows, *made.lists)
+    if not packed and len(graph.edges) <= MAX_KEPT_EDGES:
+        graph.kept[TRUSSES] = made
+    return made.rows.pairs.number.array, made.pair
 
 
 @of_graph_on_one_device
@@ -431,4 +474,4 @@ def k_truss(graph: Graph, k: int) -> KTruss:
     number, pair = _peel(graph, last, last)
     with graph.device.active():
         ids = graph.device.xp.flatnonzero(pair >= 0 if k > 2 else pair != -1)
-        return KTruss(ids[number[pair[ids]] < 0] if k > 2 else ids)
+        return KTruss(ids[number[pair[ids]] < 0] if last > 0 else ids)

@@ -20,7 +20,6 @@ from morph.algorithms.refinement.steiner import corner_across
 from morph.algorithms.triangulation.half_edges import (
     BORDER,
     HULL,
-    behind,
     next_side,
     previous_side,
 )
@@ -38,15 +37,32 @@ class Insertion:
     """A point to insert, once its cavity is known.
 
     ``on`` is the segment that it splits, or None; ``size`` the edge length wanted there;
-    ``second`` the index in the boundary at which the cavity behind that segment begins, or -1;
-    ``walled`` is true if a segment is split or is at the boundary.
+    ``second`` the number of the edge of the boundary at which the cavity behind that segment
+    begins, or -1; ``end`` the vertex at which the boundary ends; ``walled`` is true if a segment is
+    split or is at the boundary.
     """
 
     xy: (f64, 2)  # type: ignore[syntax]
     on: Ref("segments")  # type: ignore[valid-type]
     size: f64  # type: ignore[valid-type]
     second: i64  # type: ignore[valid-type]
+    end: Ref("points")  # type: ignore[valid-type]
     walled: bool_
+
+
+@struct
+class Boundary:
+    """The boundary of a cavity, a linked list of edges, counter-clockwise; edge 0 is the first.
+
+    ``edges`` are as of `across`, ``starts`` the vertices at which they begin, ``nexts`` the
+    positions of the edges that follow; after the last one, that of the first.  ``segments`` are
+    those among the edges, in any order; see `find_buckets`.
+    """
+
+    edges: local(i32, 128)  # type: ignore[valid-type]
+    starts: local(Ref("points"), 128)  # type: ignore[valid-type]
+    nexts: local(i32, 128)  # type: ignore[valid-type]
+    segments: local(i32, 128)  # type: ignore[valid-type]
 
 
 # --- the cavity ----------------------------------------------------------------------------------
@@ -62,11 +78,6 @@ def across(opposite, edge):
 def circle_across(edge, p, q, r, x):
     """Whether x is in the circle of the triangle across pq, with corner r; not across segments."""
     return edge >= 0 and incircle(q, p, r, x) > 0
-
-
-@func
-def signed(end, inside):
-    return i32(end) if inside else ~i32(end)
 
 
 @func
@@ -87,103 +98,132 @@ def segment_at_boundary(edge, opposite, p, q, x, splits, params):
 
 
 @func
-def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
+def obstacle_at(edge, opposite, p, q, x, splits, params):
+    """What `segment_at_boundary` gives if an edge of the boundary is a segment; else NONE."""
+    if edge < 0:
+        return segment_at_boundary(~edge, opposite, p, q, x, splits, params)
+    return i32(NONE)
+
+
+@func
+def is_obstacle(found):
+    """Whether a cavity ends at a segment, by what `obstacle_at` gives."""
+    return found >= 0 or found <= MISFIT
+
+
+@func
+def add_edge(boundary, edge, start, after):
+    """Add an edge to a boundary; ``after`` is the position of the edge that follows."""
+    boundary.edges.add(edge)
+    boundary.starts.add(start)
+    boundary.nexts.add(after)
+    if edge < 0:
+        boundary.segments.add(~edge)
+
+
+@func
+def replace_edge(boundary, at, left, middle, right):
+    """Replace the edge at position ``at`` by two that meet at ``middle``."""
+    added = i32(boundary.edges.size)
+    add_edge(boundary, right, middle, boundary.nexts[at])
+    boundary.edges[at] = left
+    boundary.nexts[at] = added
+    if left < 0:
+        boundary.segments.add(~left)
+
+
+@func
+def grow_cavity(g, x, start, cavity, boundary, params):
     """Collect the triangles whose circumcircle contains x, and the boundary of their union.
 
-    The search is depth-first and counter-clockwise.  It begins with all sides of a triangle,
-    ``start`` = 4 * triangle + 3, or at the end of a segment that x splits, a half-edge, and goes
-    around to its beginning.  Each edge of the boundary adds its ``opposite`` to ``boundary``, its
-    first vertex to ``vertices``, and a segment its half-edge in the cavity to ``segments``.
+    The boundary begins with all sides of a triangle, ``start`` = 4 * triangle + 3, or with two, if
+    ``start`` is a half-edge on a segment that x splits.  If x is in the circumcircle of the
+    triangle behind an edge, its other sides replace the edge.
 
     Gives the half-edge of the first segment found on which x encroaches and that may be split;
     otherwise WAITS, KEPT, MISFIT (x is in no circle, or behind a segment), or NONE.
     """
-    edges = local(i32, 128)  # still to be crossed
-    ends = local(i32, 128)  # where each ends; complemented if it is an edge of the boundary
-    t, code = g.triangles[start >> 2], start & ~3
+    growing = local(i32, 128)  # positions of edges still to be replaced
     splits = (start & 3) < 3
-    k = start & 3 if splits else i32(1)
+    t, k = g.triangles[start >> 2], start & 3 if splits else i32(1)
     node, opposite = t.node, t.opposite
-    i, j = next_side(k), previous_side(k)
-    a, b, c = node[j], node[k], node[i]
-    pa, pb, pc = a.xy, b.xy, c.xy
-    if incircle(pa, pb, pc, x) <= 0:
+    a, b = node[previous_side(k)], node[next_side(k)]
+    pa, pb, pc = a.xy, b.xy, node[k].xy
+    if incircle(pa, pc, pb, x) <= 0:
         return i32(MISFIT)  # rounded out of its own circle
-    met = i32(NONE)
-    cavity.add(t)
+    first, edge, end = i32(boundary.edges.size), (start & ~3) + k, b
+    met, at = i32(NONE), first
+    add_edge(boundary, edge, a, first if splits else first + 1)
     if not splits:
-        edge = across(opposite[k], code + k)
-        edges.add(edge)
-        ends.add(signed(a, circle_across(edge, pc, pa, corner_across(g, edge), x)))
-    last, edge = across(opposite[j], code + j), across(opposite[i], code + i)
-    pu, pv = corner_across(g, last), corner_across(g, edge)
-    edges.add(last)
-    ends.add(signed(c, circle_across(last, pb, pc, pu, x)))
-    inside = circle_across(edge, pa, pb, pv, x)
+        side, end = across(opposite[k], edge), a
+        add_edge(boundary, side, b, first)
+        met = obstacle_at(side, opposite[k], pb, pa, x, splits, params)
+        if is_obstacle(met):
+            return met
+        if circle_across(side, pb, pa, corner_across(g, side), x):
+            growing.add(first + 1)
     while True:
-        while not inside:
-            outer = edge
-            if edge < 0:
-                outer = g.triangles[~edge >> 2].opposite[~edge & 3]
-                found = segment_at_boundary(~edge, outer, a.xy, b.xy, x, splits, params)
-                if found >= 0 or found == MISFIT:
-                    return found
-                if hasattr(params, "has_border"):
-                    if found == WAITS:  # no such cavity is used, and it may be large
-                        return found
-                met = min(met, found)
-                segments.add(~edge)
-            boundary.add(outer)
-            vertices.add(a)
-            if edges.size == 0:
-                return met
-            a, edge, end = b, edges.pop(), ends.pop()
-            inside = end >= 0
-            b = g.points[behind(end)]
         n, k = g.triangles[edge >> 2], edge & 3
         node, opposite = n.node, n.opposite
         d = node[k]
-        pa, pb, pd = a.xy, b.xy, d.xy
+        pd = d.xy
         cavity.add(n)
         code, i, j = edge - k, next_side(k), previous_side(k)
-        last, edge = across(opposite[j], code + j), across(opposite[i], code + i)
-        pu, pv = corner_across(g, last), corner_across(g, edge)  # loaded together
-        edges.add(last)
-        ends.add(signed(b, circle_across(last, pd, pb, pu, x)))
-        inside = circle_across(edge, pa, pd, pv, x)
-        b = d
+        left, right = across(opposite[i], code + i), across(opposite[j], code + j)
+        pu, pv = corner_across(g, left), corner_across(g, right)  # loaded together
+        added = i32(boundary.edges.size)
+        replace_edge(boundary, at, left, d, right)
+        found = obstacle_at(left, opposite[i], pa, pd, x, splits, params)
+        if is_obstacle(found):
+            return found
+        met = min(met, found)
+        found = obstacle_at(right, opposite[j], pd, pb, x, splits, params)
+        if is_obstacle(found):
+            return found
+        met = min(met, found)
+        grows = circle_across(left, pa, pd, pu, x)
+        if circle_across(right, pd, pb, pv, x):
+            if grows:
+                growing.add(added)
+            else:
+                at, edge, pa = added, right, pd
+        elif not grows:
+            if growing.size == 0:
+                return met
+            at = growing.pop()
+            edge, pa = boundary.edges[at], boundary.starts[at].xy
+            after = boundary.nexts[at]
+            pb = boundary.starts[after].xy if after != first else end.xy
+        if grows:
+            edge, pb = left, pd
 
 
 @func
-def close_boundary(g, split, second, vertices):
-    """Add the end of the last edge: the first vertex, or that of a segment on the hull."""
+def next_position(boundary, at, i, new):
+    """The position of the edge that follows edge i of a boundary, which is at position ``at``."""
+    return i32(new.second) if i + 1 == new.second else boundary.nexts[at]
+
+
+@func
+def end_of_edge(boundary, after, i, new):
+    """The vertex at which edge i of a boundary ends, if that behind it is at position ``after``."""
+    return new.end if i + 1 >= boundary.edges.size else boundary.starts[after]
+
+
+@func
+def end_of_boundary(g, boundary, split, second):
+    """The end of the last edge: the first vertex, or that of a segment on the hull."""
     if split >= 0 and second < 0:
-        vertices.add(g.triangles[split >> 2].node[((split & 3) + 1) % 3])
-    else:
-        vertices.add(vertices[0])
+        return g.triangles[split >> 2].node[((split & 3) + 1) % 3]
+    return boundary.starts[0]
 
 
 @func
-def add_neighbours(g, boundary, segments, neighbours, origins):
-    """Collect the triangles behind the boundary, and the input triangles in front of it.
-
-    Half-edges in ``segments`` are replaced by the rows of their segments.
-    """
-    w = i64(0)
-    for edge in boundary:
-        if edge >= 0:
-            n = g.triangles[edge >> 2]
-            neighbours.add(n)
-            if hasattr(n, "origin"):
-                origins.add(g.triangles[n.opposite[edge & 3] >> 2].origin)
-        else:
-            t, k = g.triangles[segments[w] >> 2], segments[w] & 3
-            segments[w] = i32(t.segment[k])
-            w += 1
-            if edge != HULL:
-                neighbours.add(g.triangles[~edge >> 2])
-            if hasattr(t, "origin"):
-                origins.add(t.origin)
+def clear_boundary(boundary):
+    boundary.edges.clear()
+    boundary.starts.clear()
+    boundary.nexts.clear()
+    boundary.segments.clear()
 
 
 @func
@@ -253,29 +293,49 @@ def input_triangle(x, p, q, start):
 
 
 @func
-def find_buckets(new, boundary, vertices, origins, buckets, bucket, params):
-    """Find the bucket of each triangle of the fan.
+def find_buckets(g, new, boundary, neighbours, origins, buckets, bucket, params):
+    """Find the bucket of each triangle of the fan, and the triangles behind the boundary.
 
-    Gives how many go to buckets up to ``bucket``, and how many bad ones to later buckets.
+    Segments among the edges are replaced by their ``opposite``, and their rows written to
+    ``segments``, in order.  Gives how many triangles of the fan go to buckets up to ``bucket``, and
+    how many bad ones to later buckets.
     """
     x = Corner(new.xy, new.on, new.size)
-    now, later = i64(0), i64(0)
-    a = corner_of(vertices[0])
-    for i in range(boundary.size):
-        b = corner_of(vertices[i + 1])
+    now, later, w, at = i64(0), i64(0), i64(0), i32(0)
+    size, after = boundary.edges.size, next_position(boundary, i32(0), i64(0), new)
+    a = corner_of(boundary.starts[0])
+    b = corner_of(end_of_edge(boundary, after, i64(0), new))
+    for i in range(size):
+        edge, beyond = boundary.edges[at], next_position(boundary, after, i + 1, new)
+        c = corner_of(end_of_edge(boundary, beyond, i + 1, new))  # loads overlap with the rest
         max_area = params.area
+        if edge >= 0:
+            n = g.triangles[edge >> 2]
+            neighbours.add(n)
+            if hasattr(n, "origin"):
+                origins.add(g.triangles[n.opposite[edge & 3] >> 2].origin)
+        else:
+            t, k = g.triangles[~edge >> 2], ~edge & 3
+            edge = t.opposite[k]
+            boundary.edges[at] = edge
+            boundary.segments[w] = i32(t.segment[k])
+            w += 1
+            if edge != HULL:
+                neighbours.add(g.triangles[~edge >> 2])
+            if hasattr(t, "origin"):
+                origins.add(t.origin)
         if hasattr(params, "has_limits"):
             origins[i] = input_triangle(x.xy, a.xy, b.xy, origins[i])
             max_area = origins[i].limit
         found = bucket_of(x, a, b, max_area, params)
         if new.walled:
-            outer = boundary[i] < 0 and may_split(boundary[i], params)
-            right, left = ends_on_segment(new, i, boundary.size), begins_on_segment(new, i)
+            outer = edge < 0 and may_split(edge, params)
+            right, left = ends_on_segment(new, i, size), begins_on_segment(new, i)
             if has_encroached_side(x.xy, a.xy, b.xy, outer, right, left, params):
                 found = params.first_bucket
             elif found < BUCKETS and not hasattr(params, "segments_first"):
                 found = params.first_bucket
-        a = b
+        a, b, at, after = b, c, after, beyond
         buckets.add(i8(found))
         if found <= bucket:
             now += 1
@@ -291,28 +351,32 @@ def fan_triangle(cavity, extra, i):
 
 
 @func
-def retriangulate(g, p, new, cavity, extra, boundary, vertices, segments):
+def retriangulate(g, p, new, cavity, extra, boundary):
     """Replace the triangles of the cavity by a fan around p."""
-    size = boundary.size
-    w = i64(0)
+    size, w, at = boundary.edges.size, i64(0), next_position(boundary, i32(0), i64(0), new)
     before, t = fan_triangle(cavity, extra, size - 1), cavity[0]
+    after = fan_triangle(cavity, extra, i64(1))
+    edge, a, b = boundary.edges[0], boundary.starts[0], end_of_edge(boundary, at, i64(0), new)
     for i in range(size):
-        after = fan_triangle(cavity, extra, i + 1 if i + 1 < size else 0)
-        edge, here = boundary[i], i32(t) * 4
-        right, left = i32(after) * 4 + 2, i32(before) * 4 + 1
+        # of the next triangle: loads overlap with the rest
+        then = fan_triangle(cavity, extra, i + 2 if i + 2 < size else i + 2 - size)
+        next_edge, beyond = boundary.edges[at], next_position(boundary, at, i + 1, new)
+        c = end_of_edge(boundary, beyond, i + 1, new)
+        here, right, left = i32(t) * 4, i32(after) * 4 + 2, i32(before) * 4 + 1
         if ends_on_segment(new, i, size):
             right = ~right if new.second >= 0 else i32(HULL)
             t.segment[1] = new.on
         if begins_on_segment(new, i):
             left = ~left if new.second >= 0 else i32(HULL)
             t.segment[2] = new.on
-        t.node = vector(p, vertices[i], vertices[i + 1])
+        t.node = vector(p, a, b)
         t.opposite = vector(edge, right, left)
         if edge >= 0:
             g.triangles[edge >> 2].opposite[edge & 3] = here
         else:
-            t.segment[0] = g.segments[segments[w]]
+            t.segment[0] = g.segments[boundary.segments[w]]
             w += 1
             if edge != HULL:
                 g.triangles[~edge >> 2].opposite[~edge & 3] = ~here
-        before, t = t, after
+        before, t, after, edge = t, after, then, next_edge
+        a, b, at = b, c, beyond

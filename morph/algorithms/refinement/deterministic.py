@@ -8,7 +8,7 @@ slices of a fixed size, the items of which claim their cavities at once: their p
 slice decide which items win (deterministic reservations, Blelloch et al. 2012).  The id of a new
 point is the first id of the round plus the rank of the item that created the point; those of the
 triangles that it adds are two times this number, and one more.  In the end rows are sorted by the
-ids (`rows_of`).
+ids (`rows_of_mesh`).
 
 If a round has many items, those near one that precedes are deferred before they find their
 cavities (`is_preceded`).  The program `run_rounds` executes all rounds, on all devices.

@@ -16,9 +16,10 @@ from morph.algorithms.refinement.cavity import (
     MISFIT,
     NONE,
     WAITS,
+    Boundary,
     Insertion,
-    add_neighbours,
-    close_boundary,
+    clear_boundary,
+    end_of_boundary,
     fan_triangle,
     find_buckets,
     grow_cavity,
@@ -145,12 +146,12 @@ def find_bad(t, waiting, params):
 
 
 @func
-def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
+def plan_insertion(g, t, cavity, boundary, params):
     """Find the point to insert for t and its cavity: an off-centre, or a point of a segment.
 
     The segment is an encroached side of t, or the first one found that the off-centre encroaches
-    on.  Returns the point; the half-edge that it splits, or NONE; the index in ``boundary`` at
-    which the cavity behind that segment begins (-1: there is none); and NONE, or why no point can
+    on.  Returns the point; the half-edge that it splits, or NONE; the position of the
+    first edge of the cavity behind that segment (-1: there is none); and NONE, or why no point can
     be inserted: KEPT, MISFIT or WAITS.
     """
     x, start = t.node[0].xy, half_edge(t, 3)
@@ -167,20 +168,18 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
         x = off_centre(g, t, params)
     while True:
         if met < 0:
-            met = grow_cavity(g, x, start, cavity, boundary, vertices, segments, params)
+            met = grow_cavity(g, x, start, cavity, boundary, params)
         if met >= 0:  # split that segment instead
             split, start = met, met
             x = split_point(g, split)
             opposite, met = g.triangles[split >> 2].opposite[split & 3], i32(NONE)
             cavity.clear()
-            boundary.clear()
-            vertices.clear()
-            segments.clear()
+            clear_boundary(boundary)
         elif met == MISFIT and split == NONE and tries < 2:  # rounding moved x out of the circle
             tries += 1
             x, met = fallback_point(t, tries), i32(NONE)
         elif met == NONE and opposite != HULL and second < 0:  # grow the cavity behind the segment
-            second, start = boundary.size, ~opposite
+            second, start = boundary.edges.size, ~opposite
         else:
             break
     return x, split, second, met
@@ -200,10 +199,8 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     """Insert a point that removes a bad triangle or splits an encroached segment."""
     t = item.item
     cavity = g.triangles.local(128)
-    boundary = local(i32, 128)
-    vertices = g.points.local(129)  # with the end of the last edge
-    segments = local(i32, 128)
-    x, split, second, met = plan_insertion(g, t, cavity, boundary, vertices, segments, params)
+    boundary = Boundary()
+    x, split, second, met = plan_insertion(g, t, cavity, boundary, params)
     if met != NONE:  # no point can be inserted; `count_unmet` counts the reasons
         params.excused = 1  # race: the same value
         return
@@ -211,20 +208,20 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     if split >= 0:
         on = g.triangles[split >> 2].segment[split & 3]
     size = size_in_cavity(x, cavity) if hasattr(t.node[0], "wanted") else 0.0
-    new = Insertion(x, on, size, second, segments.size > 0 or split >= 0)
+    end = end_of_boundary(g, boundary, split, second)
+    new = Insertion(x, on, size, second, end, boundary.segments.size > 0 or split >= 0)
     neighbours = g.triangles.local(128)
     origins = g.inputs.local(128)
     buckets = local(i8, 128)
-    close_boundary(g, split, second, vertices)
-    add_neighbours(g, boundary, segments, neighbours, origins)
-    now, later = find_buckets(new, boundary, vertices, origins, buckets, bucket, params)
+    now, later = find_buckets(g, new, boundary, neighbours, origins, buckets, bucket, params)
     stays = split >= 0 and t not in cavity
     if stays:
         now += 1
+    edges = boundary.edges.size
     if single(cavity, guard=neighbours, priority=i32(item.bucket) - (BUCKETS - 64)):  # 0 to 63
         if takes_point(params):
             p = g.points.new(xy=new.xy, on=new.on)
-            extra = g.triangles.new_rows(boundary.size - cavity.size, fill=False)
+            extra = g.triangles.new_rows(edges - cavity.size, fill=False)
             soon = following.new_rows(now, fill=False)
             late = waiting.new_rows(later, fill=False)
             if hasattr(p, "stable_id"):  # see `morph.algorithms.refinement.deterministic`
@@ -234,9 +231,9 @@ def refine_triangle(item, g, bucket, following, waiting, params):
                     extra[i].item_bucket = i8(NO_ITEM)
             if hasattr(p, "wanted"):
                 p.wanted = new.size
-            retriangulate(g, p, new, cavity, extra, boundary, vertices, segments)
+            retriangulate(g, p, new, cavity, extra, boundary)
             m, n = i64(0), i64(0)
-            for i in range(boundary.size):
+            for i in range(edges):
                 s, found = fan_triangle(cavity, extra, i), i32(buckets[i])
                 if hasattr(s, "origin"):
                     s.origin = origins[i]
@@ -284,12 +281,8 @@ def count_unmet(t, g, waiting, counts, params):
             why = FLOOR
         else:
             cavity = g.triangles.local(128)
-            boundary = local(i32, 128)
-            vertices = g.points.local(129)  # with the end of the last edge
-            segments = local(i32, 128)
-            x, split, second, met = plan_insertion(
-                g, t, cavity, boundary, vertices, segments, params
-            )
+            boundary = Boundary()
+            x, split, second, met = plan_insertion(g, t, cavity, boundary, params)
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
             if hasattr(t, "reason"):
                 why = WAITING if met == WAITS else why

@@ -44,7 +44,7 @@ FEW_BUCKETS = 24  # enough otherwise, and each costs a pass over the waiting tri
 BOUNDARIES = ("split", "keep-hull", "keep-all")
 # so few active triangles, or this portion of all so far, that the next bucket becomes active: more
 # conflict with each other, and make more triangles; fewer leave a GPU idle
-FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
+MOST_ACTIVE = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
 SEGMENTS_PORTION = 256  # the portion where segments come first
 DEFERRAL_THRESHOLD = 512  # in deterministic rounds of more items some wait, see `is_preceded`
 UNLIMITED = 1 << 62
@@ -56,7 +56,7 @@ SizeField = Callable[[Floats], ArrayLike]
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller asks of the mesh, checked.
+    """The requirements of a mesh, checked.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def parameters_of(
         columns["proven_wide"] = max(wide, math.cos(math.radians(2 * PROVEN_ANGLE)) ** 2)
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     kind = "cpu" if asked.deterministic else where.kind
-    segments_first, (most, portion) = _segments_first(mesh, asked, kind), FEW[kind]
+    segments_first, (most, portion) = _segments_first(mesh, asked, kind), MOST_ACTIVE[kind]
     for name, wanted, spec, value in (
         ("bucket", True, i32, -1),
         ("excused", True, i32, 0),  # whether a triangle was given up though it misses a limit
@@ -321,7 +321,7 @@ def _positive(values: Floats, points: Floats, what: str) -> Floats:
 
 
 def as_mesh(source: Any, where: Device) -> Mesh:
-    """Return a mesh as it is, read one from a file, or triangulate what is none yet."""
+    """Return a mesh as it is, read one from a file, or triangulate other sources."""
     if isinstance(source, Mesh):
         return source
     if isinstance(source, str | os.PathLike):

@@ -38,7 +38,7 @@ from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
-FEW = 100  # triangles of a part that wait for the strip although they could be refined
+MOST_LEFT = 100  # triangles of a part that wait for the strip although they could be refined
 RINGS = 12  # of triangles around those to refine: few cavities reach further
 SAMPLE = 1 << 14  # points of each share that are compared to divide the curve
 
@@ -72,7 +72,7 @@ def refine_parts(
     rounds : int
         Of all parts together.
     unmet : list of int
-        What is left by reason, see `examine`.
+        Triangles that miss a limit, by reason, see `examine`.
     """
     asked = replace(asked, has_border=True)
     run = PartitionedRefinement(mesh, asked, limits, sizes, devices, measure)
@@ -117,7 +117,7 @@ class PartitionedRefinement:
     box : (2, 2) array
         The least and the largest coordinates.
     scale : float
-        What coordinates are multiplied by in tables.
+        The factor of coordinates in tables.
     strip : dict of str to array
         The triangles of the strip after a round of parts, until they are refined.
     rounds : int
@@ -172,7 +172,7 @@ class PartitionedRefinement:
             del given
             columns.clear()
             if k in parts:
-                parts[k].refine(self, limits[k], FEW)
+                parts[k].refine(self, limits[k], MOST_LEFT)
 
         self.group.each(refine)
         return self._gather(parts, made)
@@ -248,7 +248,7 @@ class PartitionedRefinement:
         return self._exchanged(sent, [*host.triangles, "row"])
 
     def _exchanged(self, sent: dict[int, Any], names: list[str]) -> dict[int, Arrays]:
-        """Send arrays to the parts; for each part what it has received from all, by name."""
+        """Send arrays to the parts; for each part the arrays received from all, by name."""
         received, made = self.group.exchange(sent), dict[int, Arrays]()
         for k, device in enumerate(self.devices):
             with device.active():

@@ -44,7 +44,7 @@ from morph.algorithms.triangulation.tables import (
     bounds,
     from_tables,
     interpolated,
-    rows_of,
+    rows_of_mesh,
     scale_of,
     to_tables,
 )
@@ -61,7 +61,7 @@ refine_parts: Hook[tuple[Mesh, int, list[int]]] = Hook(
 
 
 class Refined(NamedTuple):
-    """What refinement gave.
+    """The result of refinement.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def refine(
     ----------
     source : Mesh, Pslg, path, (n, 2) array, or object of another library
         A mesh is constrained Delaunay; its segments and hull are kept, split where needed.  A file
-        with triangles is read as a mesh, and what `Mesh.of` takes is one; all else is triangulated
+        with triangles and arguments of `Mesh.of` are meshes; all else is triangulated
         first, see `morph.triangulate`.
     min_angle : float
         In degrees, 0 to 34.  Above 20.7 the method is not proven to end, but does in practice;
@@ -184,7 +184,7 @@ def refine_with_report(
     device: Devices = None,
     progress: Progress | None = None,
 ) -> Refined:
-    """Refine as `refine` does; report the number of rounds and what could not be met.
+    """Refine as `refine` does; report the number of rounds and the limits that are not met.
 
     Returns
     -------
@@ -262,7 +262,7 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
     """Set the sizes wanted at points from ``known`` on; return the number of points."""
     n = len(g.points)
     if sizes is not None and known < n:
-        rows = rows_of(g)
+        rows = rows_of_mesh(g)
         device, host = rows.device, rows.device.to_host
         with device.active():
             point = device.xp.arange(n)[rows.point]

@@ -27,7 +27,7 @@ from morph.runtime.arrays import count_true
 if TYPE_CHECKING:
     from morph.data.row import Row
 
-MANY = 1 << 40  # rounds
+ALL_ROUNDS = 1 << 40  # rounds
 PACKED = ("item", "stamp", "bucket")  # columns of a list whose items are taken in any order
 Progress = Callable[[int, int, int], None]
 
@@ -74,7 +74,7 @@ def refine_tables(
     while True:
         params.bucket = -1
         while not (active.empty and params.bucket == BUCKETS - 1) and has_points(params):
-            turns = 1 if progress else MANY
+            turns = 1 if progress else ALL_ROUNDS
             if ordered is not None:
                 rounds += ordered.run(active, following, waiting, urgent, turns)
             else:

@@ -47,7 +47,7 @@ def believe(
 
     Parameters
     ----------
-    formula : Formula, DividedFormula, or what `Formula.of` takes
+    formula : Formula, DividedFormula, or an argument of `Formula.of`
         One whose surveys are trivial.
     seed : int
         The same seed gives the same answer, on any device.
@@ -98,7 +98,7 @@ def continued(
     max_seconds: float,
     progress: Callable[[Round], None] | None,
 ) -> Decimation:
-    """Do as `believe`, lossy, on what a run has left; the result is that of all its variables."""
+    """Do as `believe`, lossy, on the residual formula of a run; the result has all variables."""
     options = Options(FRACTION, TOLERANCE, SWEEPS, rho=0.0)
     return _fix_all(run.resume(seed, options, max_seconds, devices), MOST_ROUNDS, True, progress)
 

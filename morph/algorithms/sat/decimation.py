@@ -71,7 +71,7 @@ def decimate(
 
     Parameters
     ----------
-    formula : Formula, DividedFormula, or what `Formula.of` takes
+    formula : Formula, DividedFormula, or an argument of `Formula.of`
     seed : int
         The same seed gives the same answer, on any device.
     device : str, Device or list of these, optional
@@ -97,7 +97,7 @@ def decimate(
     max_seconds : float
         Stop after this; looked at between launches, which take a fraction of a second.
     progress : callable, optional
-        Called after each round with what there is to say of it.
+        Called after each round with its record.
 
     Returns
     -------
@@ -251,7 +251,7 @@ class Run:
         self.answers.extend(formula.variables)
 
     def begin(self) -> None:
-        """Make the tables, and fix what unit clauses fix."""
+        """Make the tables, and propagate unit clauses."""
         self.now = factors_on(self.formula, self.group, self.first)
         self.before = self.now.like()
         self.clock.to("build")
@@ -294,7 +294,7 @@ class Run:
         return ""
 
     def simplify(self, sweeps: int, seen: Marginals, chosen: int) -> None:
-        """End a round: go on with what is left, record the round, and fix more in the next."""
+        """End a round: keep the residual formula, record the round, and fix more in the next."""
         free, m = len(self.now.graph.points), self.now.count_clauses()
         self.advance()
         self.clock.to("compaction")
@@ -305,7 +305,7 @@ class Run:
         self.part = min(self.options.fraction, self.part * 1.4)
 
     def result(self, status: str, likely: Any = None) -> Decimation:
-        """Give what is fixed, and the formula that is left."""
+        """Return the fixed variables and the residual formula."""
         if status == REFUTED:
             return refuted(self.formula.variables, self.clock)
         rest, names = rest_of(self.now)
@@ -362,7 +362,7 @@ class Run:
     def resume(self, seed: int, options: Options, max_seconds: float, devices: Any) -> Run:
         """Return a run on the formula that is left, from trivial messages; ``now`` keeps it.
 
-        What several devices have left is processed by those in ``devices``, to the same result.
+        The devices in ``devices`` process a residual formula of several, to the same result.
         """
         run = copy(self)
         run.seed, run.options, run.part, run.level = seed, options, options.fraction, 0

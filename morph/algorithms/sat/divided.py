@@ -1,6 +1,6 @@
 """`solve` on MPI ranks: decimation and beliefs on clauses that are divided among the ranks.
 
-No rank has the whole formula: local search gets what decimation leaves, on the first rank, and each
+No rank has the whole formula: the first rank searches the residual formula of decimation, and each
 rank checks a model by its own clauses.  Formulas that are not like random k-SAT are solved by the
 first rank alone.
 """

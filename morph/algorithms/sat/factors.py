@@ -257,7 +257,7 @@ def refuse_large(formula: Formula) -> None:
 
 
 def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any, work: Device) -> None:
-    """Fill the tables of a factor graph, given what `cleaned` finds; messages are trivial."""
+    """Fill the tables of a factor graph by the result of `cleaned`; messages are trivial."""
     g, n, m, xp = f.graph, formula.variables, formula.clauses, work.xp
     with work.active():
         lengths = count_each(xp, clause, m)

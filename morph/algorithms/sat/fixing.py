@@ -1,4 +1,4 @@
-"""One step of decimation: variables are chosen, and what follows from their values is fixed."""
+"""One step of decimation: variables are chosen and fixed, and their values propagated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE, BROKEN, ARRANGED = 0, 1, 2
 
 
 class Results(NamedTuple):
-    """What `fix` writes, apart from the graph, as one argument."""
+    """The objects that `fix` writes, apart from the graph, as one argument."""
 
     fixed: Any
     broken: Any

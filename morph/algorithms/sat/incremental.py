@@ -23,7 +23,7 @@ class Solver:
     Parameters
     ----------
     bootstrap_with : formula, optional
-        The first clauses: whatever `morph.Formula.of` takes, PySAT's ``CNF`` too.
+        The first clauses: an argument of `morph.Formula.of`, PySAT's ``CNF`` too.
     seed, device, complete
         As of `morph.survey.solve`.
 
@@ -57,7 +57,7 @@ class Solver:
         self._added.append(Formula.of([_literals(clause, "clause")]).lists()[0])
 
     def append_formula(self, formula: Any) -> None:
-        """Add the clauses of whatever `morph.Formula.of` takes."""
+        """Add the clauses of an argument of `morph.Formula.of`."""
         self._formula = _joined(self._joined(), Formula.of(formula))
         self._added = []
 
@@ -96,7 +96,7 @@ class Solver:
         return {SATISFIABLE: True, UNSATISFIABLE: False}.get(self.solution.status)
 
     def get_status(self) -> bool | None:
-        """Return what the last call of `solve` returned; None before it."""
+        """Return the result of the last call of `solve`; None before it."""
         status = None if self.solution is None else self.solution.status
         return {SATISFIABLE: True, UNSATISFIABLE: False}.get(status or "")
 

@@ -38,7 +38,7 @@ FINE = 2.0**20  # units of a sum
 
 
 class Marginals(NamedTuple):
-    """What `marginals` finds.
+    """The result of `marginals`.
 
     ``bias`` is the mean of ``max(W+, W-)``; ``counts``, shape (4096,), how many variables have a
     bias b with ``-log2(1 - b) * 170`` in a bin; ``complexity``, in nats, of the whole formula;
@@ -157,7 +157,7 @@ def choose_some(g, report, bin, part, seed):
 
 
 def marginals(f: Factors, rho: float = 1.0) -> Marginals:
-    """Give what the messages say of all variables."""
+    """Return the marginals of all variables by their messages."""
     g, n = f.graph, len(f.graph.points)
     for part in f.parts:
         if "bins" not in part.graph.tables:

@@ -55,8 +55,8 @@ from morph.runtime.threads import in_background
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
 EXPONENT = 2.06  # of the number of clauses that a flip breaks, for clauses of up to three literals
 LAST = 63  # flips that break more clauses than this are as likely
-FEW = 64  # unsatisfied clauses: as many or fewer are left to one thread
-MANY = 8 * FEW  # if they become more, all threads flip again
+ONE_THREAD = 64  # unsatisfied clauses: as many or fewer are left to one thread
+ALL_THREADS = 8 * ONE_THREAD  # if they become more, all threads flip again
 STEPS = 128  # of one launch, after which the host checks the time
 AT_ONCE = 1 << 20  # attempted flips after which such a launch ends
 FLIPS = 1 << 19  # of one thread in one launch
@@ -206,8 +206,8 @@ def flip(entry, s, then):
 
 @program
 def descend(s, now, then, seed, step, last, most):
-    flips, count = i64(0), i64(MANY)
-    while step < last and flips < most and count > FEW:
+    flips, count = i64(0), i64(ALL_THREADS)
+    while step < last and flips < most and count > ONE_THREAD:
         foreach(now, choose, s, seed, step)
         now.clear()
         count = len(s.chosen)
@@ -226,7 +226,7 @@ def walk(run, s, most, limit):
     random = run.random
     flips, work = i64(0), i64(0)
     alone = (i64(1) << s.shift) - 1
-    while n > 0 and n <= MANY and flips < most and work < limit:
+    while n > 0 and n <= ALL_THREADS and flips < most and work < limit:
         random = random * 6364136223846793005 + 1442695040888963407
         c = s.points[i64((random >> 32) * u64(n) >> 32)].order
         v = drawn(c, s, mix64(random))
@@ -271,7 +271,7 @@ def fill_rows(run, slots, ends, rows, clauses):
         k += 1
 
 
-def rows_of(formula: Formula, where: Device) -> tuple[Any, Any]:
+def clauses_of_variables(formula: Formula, where: Device) -> tuple[Any, Any]:
     """Give the clauses of each variable as compressed rows: 2 * clause + negated."""
     n, size = formula.variables, formula.literals.size
     work = where.array_device(size // LITERALS_PER_ELEMENT)
@@ -304,7 +304,7 @@ def _sorted_by_one(formula: Formula, begins: Any, where: Device) -> Any:
 class Search:
     """A formula, and the state of its variables and clauses, on one device.
 
-    ``rows`` are those of `rows_of`, if they are known.
+    ``rows`` are those of `clauses_of_variables`, if they are known.
     """
 
     def __init__(self, formula: Formula, where: Device, rows: Any = None) -> None:
@@ -326,7 +326,7 @@ class Search:
         points.extend(max(n, m))
         with work.active():
             offsets = work.asarray(formula.offsets)
-            begins, codes = rows_of(formula, where) if rows is None else rows
+            begins, codes = clauses_of_variables(formula, where) if rows is None else rows
             slots.extend(literal=work.asarray(formula.literals))
             lists.extend(code=codes)
             points.first[:m], points.size[:m] = offsets[:-1], offsets[1:] - offsets[:-1]
@@ -374,7 +374,7 @@ class Search:
             if step >= last:
                 break
             tried += int(self.run.work)
-            if tried >= most or int(self.run.unsatisfied) <= FEW or monotonic() >= end:
+            if tried >= most or int(self.run.unsatisfied) <= ONE_THREAD or monotonic() >= end:
                 break
         if not whole:
             self.run.work = tried + (int(self.run.work) if step >= last else 0)
@@ -389,7 +389,7 @@ class Search:
             foreach(self.run, walk, self.problem, *part)
             work += int(self.run.work)
             flips = self.made() + flips
-            if not 0 < int(self.run.unsatisfied) <= MANY or monotonic() >= end:
+            if not 0 < int(self.run.unsatisfied) <= ALL_THREADS or monotonic() >= end:
                 break
         self.run.work = work
         return self.counted - before, int(self.run.unsatisfied)
@@ -417,7 +417,7 @@ class Search:
         work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
         if work.on_host:
             return cls(formula, host)
-        begins, codes = rows_of(formula, where)
+        begins, codes = clauses_of_variables(formula, where)
         return cls(formula, host, (work.to_host(begins), work.to_host(codes)))
 
 
@@ -449,7 +449,7 @@ def walksat(
 
     Parameters
     ----------
-    formula : Formula, or what `Formula.of` takes
+    formula : Formula, or an argument of `Formula.of`
     model : (n,) array of bool, optional
         Where to begin; at random unless given.
     seed : int
@@ -510,7 +510,7 @@ def local_search(
     if not left or given and monotonic() >= end:
         return Walk(where.to_host(model) != 0, left + empty, 0, 0)
     run = _Run(formula, where, seed, tables)
-    run.share(model) if not given or left > FEW else run.queue(where.to_host(model), seed)
+    run.share(model) if not given or left > ONE_THREAD else run.queue(where.to_host(model), seed)
     run.search(most, end, progress)
     found = where.to_host(run.side.model())
     left = run.side.load(found) if run.together else run.left
@@ -591,13 +591,13 @@ class _Run:
                 )
                 work += ATTEMPT * int(self.side.run.work)
                 self.steps += STEPS
-                if self.left <= FEW:
+                if self.left <= ONE_THREAD:
                     model = self.where.to_host(self.side.model())
                     self.queue(model, self.seed ^ self.steps)
             else:
                 made, self.left = self.side.walk(min(rest, FLIPS), end)
                 work += int(self.side.run.work)
-                if self.left > MANY:
+                if self.left > ALL_THREADS:
                     self.share(self.side.model())
             self.flips += made
 

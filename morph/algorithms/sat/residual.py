@@ -4,7 +4,7 @@ A stable counting sort of the clauses by the literals that they have left, the l
 the free variables, in one program: the rows of a table are the buckets (a length, or free) of each
 chunk of rows, a prefix sum over the table gives the first place of each bucket, and each bucket
 writes the places of its rows.  The host reads how many there are of each length, sets the sizes of
-the other tables, and `write_residual` copies what is left.  O(literals).
+the other tables, and `write_residual` copies the rest.  O(literals).
 """
 
 from __future__ import annotations
@@ -185,6 +185,6 @@ def move_clause(c, g, sums, old, ahead):
 
 @program
 def write_residual(g, now, after, old, ahead):
-    """Copy what `arrange` has numbered to tables of the right sizes."""
+    """Copy the rows that `arrange` has numbered to tables of the right sizes."""
     foreach(old.points, move_variable, g, now, after)
     foreach(g.clauses, move_clause, g, now, old, ahead)

@@ -32,7 +32,8 @@ FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: in all, and more 
 # local search and CaDiCaL in turn before decimation: (flips, conflicts); FLIPS_EACH is added
 FIRST = (500_000, 20_000), (2_000_000, 100_000), (FLIPS, 1_000_000)
 REST_EACH, ALL_EACH = 2, 4  # flips a variable of a short one: of the rest, of the whole formula
-FEW, FEW_OF = 10, 2000  # unsatisfied clauses, or one for so many variables: worth a long search
+# unsatisfied clauses, or one for so many variables, that are worth a long search
+NEAR_MODEL, NEAR_MODEL_OF = 10, 2000
 # Upper bound of the seconds a literal to make the tables of a formula, which is uninterruptible:
 # on the host, and the updates that the device makes
 BUILD, UPDATES = 1e-8, 0.6
@@ -276,7 +277,7 @@ class Search(Reporter):
             assignment = residual.result().assignment == 1
         most = formula.clauses
         if early and residual.status not in ("paramagnetic", "rounds"):
-            most = max(FEW, formula.variables // FEW_OF)
+            most = max(NEAR_MODEL, formula.variables // NEAR_MODEL_OF)
         return self._improve(assignment, self._searches(residual, k), most, seed)
 
     def _search_alone(self, seed: int) -> tuple[Any, int]:

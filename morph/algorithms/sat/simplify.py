@@ -288,7 +288,7 @@ def simplify(formula: Formula, device: Any = None, check: Check = lambda: None) 
     components = int(t.run_kernel(label, t.literals, t.queue).components)
     check()
     groups = _grouped(t, components)
-    parts = [_part(t, g, starts, rest, names) for g in groups]
+    parts = [_part(g, starts, rest, names) for g in groups]
     fixed = formula.variables - names.size
     for k in range(len(parts) - 1, -1, -1):
         if len(parts[k].formula.literals) == 2 * parts[k].formula.clauses:
@@ -359,7 +359,7 @@ def _grouped(t: _Tables, components: int) -> list[Any]:
     return [g[label] for g in groups if g.any()]
 
 
-def _part(t: _Tables, chosen: Any, starts: Any, codes: Any, names: Any) -> Part:
+def _part(chosen: Any, starts: Any, codes: Any, names: Any) -> Part:
     """Make a formula of some clauses."""
     sizes = np.diff(starts)
     held = codes[np.repeat(chosen, sizes)]

@@ -75,7 +75,7 @@ class Solution:
         propagation ends in an empty clause, clauses of two literals contradict one another, or
         CaDiCaL has refuted the formula; ``"UNKNOWN"``.
     reason : str
-        Why the status is what it is.
+        The reason of the status.
     model : (n,) bool array or None
         Whether variable ``v`` is true, at ``v - 1``.  If the status is ``"UNKNOWN"``, the
         assignment that left the fewest clauses unsatisfied; None if it is ``"UNSATISFIABLE"``.
@@ -168,7 +168,7 @@ def solve(
         Largest number of rounds of one decimation; 0: no decimation, only local search.
     method : str
         ``"decimation"``, ``"backtracking"``, ``"reinforcement"`` (`decimate`, `backtrack`,
-        `reinforce`, with beliefs and local search for what is left) or ``"search"`` (`walksat`
+        `reinforce`, with beliefs and local search for the rest) or ``"search"`` (`walksat`
         alone).  ``"auto"``: formulas of at most 1000 variables, and those with clauses of several
         lengths, of two literals or with few of them a variable, are tried by local search first,
         then by CaDiCaL; then, and for all other formulas, the other methods are tried in turn.

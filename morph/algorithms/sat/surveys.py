@@ -301,7 +301,7 @@ def converge_patiently(
         At each level at most ``most / (1 - inertia)``.
     converged : bool
     level : int
-        That at which they converged: what remains of a formula oscillates, too.
+        That at which they converged: surveys of the residual formula oscillate, too.
     """
     total = 0
     for k in range(level, len(INERTIA)):

@@ -119,7 +119,7 @@ def force(g, fixed):
 
 
 def force_units(f: Factors) -> None:
-    """Fix what is implied, step by step, although clauses break: these keep no literal."""
+    """Fix implied variables, step by step, although clauses break: these keep no literal."""
     if f.runs_programs:
         f.each(lambda part: part.fixed.set())
         f.run(lambda _: force, lambda p: (p.graph, p.fixed))

@@ -34,7 +34,7 @@ from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, 
 FREE = 2**31 - 1  # in `by`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
-FEW = 500  # segments in the first part on a CPU
+FIRST_PART = 500  # segments in the first part on a CPU
 GROWTH = 3  # next part / segments inserted so far
 
 
@@ -211,7 +211,7 @@ def check_claims(s, g, round_key, winners, retry, blocked):
 
 @func
 def record_edge(row, t, side):
-    """Write an edge of the channel's boundary, and what lies behind it, into a row."""
+    """Write an edge of the channel's boundary, and the side behind it, into a row."""
     row.vertex = t.node[(side + 1) % 3]
     row.opposite = t.opposite[side]
     row.by = t.by[side]
@@ -411,7 +411,7 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
         order = argsort(g.points.half_edge.array[g.chords.a.array])
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
-    end, size = 0, FEW if g.device.on_host else n
+    end, size = 0, FIRST_PART if g.device.on_host else n
     while end < n:
         first, end = end, min(n, end + size)
         work.clear()

@@ -283,7 +283,7 @@ def to_tables(
     mesh : Mesh
     device : str or Device
     scale : float
-        What coordinates, sizes and, squared, areas are multiplied by: a power of two.
+        The factor of coordinates and sizes, and squared of areas: a power of two.
     limits : (m,) float64 array, optional
         Largest area in each input triangle: ``inputs.limit``.
     sizes : (n,) float64 array, optional
@@ -415,8 +415,8 @@ def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]
 
 
 def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
-    """The arrays of a mesh in the order of `rows_of`, as of `_arrays_by_row`."""
-    rows = rows_of(g)
+    """The arrays of a mesh in the order of `rows_of_mesh`, as of `_arrays_by_row`."""
+    rows = rows_of_mesh(g)
     device, xp = rows.device, rows.device.xp
     with device.active():
         node, nbr, t, k = rows.node, rows.nbr, rows.side // 4, rows.side % 4
@@ -510,7 +510,7 @@ def sides_of(g: Graph, by_id: bool = False) -> Sides:
     return Sides(node, nbr, sides.items, sides.segment.array)
 
 
-def rows_of(g: Graph) -> Rows:
+def rows_of_mesh(g: Graph) -> Rows:
     """Read the triangles of a graph; deterministic ids become the numbers of the mesh."""
     by_id = "stable_id" in g.points.columns
     device = g.device.array_device(3 * len(g.triangles), 2 * len(g.points))
@@ -546,7 +546,7 @@ def _blocks(xp: Any, n: int) -> Iterator[slice]:
 
 
 class SortedTriangles(NamedTuple):
-    """What `sorted_triangles` returns: m triangles in their new order.
+    """The result of `sorted_triangles`: m triangles in their new order.
 
     Attributes
     ----------

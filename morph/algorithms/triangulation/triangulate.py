@@ -47,12 +47,12 @@ def triangulate(
     ----------
     source : (n, 2) float64 array, Pslg, path, dict or object with ``__geo_interface__``
         At least three points, not all on one line, of any finite size; or a graph; or a ``.poly``
-        or ``.node`` file, see `morph.io.read_pslg`; or what `Pslg.of` takes, such as a polygon.
+        or ``.node`` file, see `morph.io.read_pslg`; or an argument of `Pslg.of`, such as a polygon.
     segments : (s, 2) int array, optional
         Edges that the triangulation must contain.  A segment through points is split at them;
         where several lie on one another, they become one.
     holes : (h, 2) float64 array, optional
-        Points; what segments separate from them is kept, the rest carved out.
+        Points; the triangles that no segment separates from them are removed.
     regions : (r, 3) or (r, 4) float64 array, optional
         ``x, y, attribute`` and largest area (for `refine`).  Triangles that no segment separates
         from the point get the attribute; of several regions there, the last counts.
@@ -67,7 +67,7 @@ def triangulate(
         dropped, with a `morph.io.RepairWarning` that counts them.
     hull : bool
         Keep all of the convex hull but for the holes.  Else the concavities outside of the segments
-        are carved out; if segments enclose nothing, the hull is kept, too.
+        are removed; if segments enclose nothing, the hull is kept, too.
     device : str or Device, optional
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  By default that of points
         on a GPU, else see `morph.set_device`, else ``"auto"``.

@@ -180,7 +180,7 @@ def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:
         parts = tuple(coerce(a, t, "value") for a in args)
     else:
         for a in others or [first]:
-            t = common(ir.Const(value=0, type=t, pos=first.pos), a, pos)
+            t = common(ir.Const(value=0, type=t, pos=first.pos), a)
         assert isinstance(t, Scalar)
         parts = tuple(operand(a, t) for a in args)
     return ir.Make(parts=parts, type=Vector(t, len(parts)), pos=pos)
@@ -208,7 +208,7 @@ def _check_extremum(c: Context, node: ast.Call, name: str) -> ir.Expr:
         reject(f"{name} takes two or more numbers", pos, "over a column: reduce(column, op)")
     result = args[0]
     for y in args[1:]:
-        t = common(result, y, pos)
+        t = common(result, y)
         pair = (operand(result, t), operand(y, t))
         result = c.bounded(ir.Builtin(name=name, args=pair, type=t, pos=pos))
     return result
@@ -220,7 +220,7 @@ def _check_pure(c: Context, node: ast.Call, name: str) -> ir.Expr:
     if len(args) != (n := signature.arguments):
         problem = f"{name} takes {n} argument{'s' * (n > 1)}, not {len(args)}"
         reject(problem, pos, f"{name}({', '.join('xy'[:n])})")
-    t: Type = default(args[0].type) if n == 1 else common(args[0], args[1], pos)
+    t: Type = default(args[0].type) if n == 1 else common(args[0], args[1])
     if not isinstance(t, Scalar) or t == BOOL:
         reject(f"{name} does not apply to {args[0].type}", pos, "it takes a number")
     if t.kind not in signature.kinds and not signature.converts:

@@ -54,7 +54,7 @@ def binary(c: Context, op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
             return _fold(op, x, y, pos)
     if op == "**":
         return _power(c, x, y, pos)
-    t = common(x, y, pos)
+    t = common(x, y)
     if op in ("&", "|", "^") and t == BOOL:
         return ir.Binary(op=op, x=x, y=y, type=t, pos=pos)
     if t.kind == "b":
@@ -70,7 +70,9 @@ def _fold(op: str, x: ir.Const, y: ir.Const, pos: Pos) -> ir.Expr:
     try:
         value = BINARY[op](x.value, y.value)
     except (ArithmeticError, ValueError, TypeError) as error:
-        reject(f"this constant has no value: {error}", pos, "constants are computed at once")
+        division = isinstance(error, ZeroDivisionError)  # its text differs from Python to Python
+        cause = "division by zero" if division else error
+        reject(f"this constant has no value: {cause}", pos, "constants are computed at once")
     folded = constant(value, pos)
     assert folded is not None
     return folded
@@ -81,7 +83,7 @@ def _power(c: Context, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
         if not isinstance(v.type, Scalar | Weak):
             reject(f"** applies to numbers, not to {v.type}", pos, "of a vector, take its parts")
     if not (isinstance(y, ir.Const) and isinstance(y.value, int) and 1 <= y.value <= 8):
-        t = common(x, y, pos)
+        t = common(x, y)
         if t == BOOL:
             reject("** does not apply to bool_", pos, "cast first, as in i32(b)")
         return ir.Builtin(name="pow", args=(operand(x, t), operand(y, t)), type=t, pos=pos)

@@ -213,7 +213,7 @@ def _literal(x: ir.Expr, to: Scalar, role: str) -> ir.Expr:
     return cast(x, to)
 
 
-def common(x: ir.Expr, y: ir.Expr, pos: Pos) -> Scalar:
+def common(x: ir.Expr, y: ir.Expr) -> Scalar:
     """The common scalar type of two operands: NumPy's promotion; literals adapt."""
     a, b = x.type, y.type
     for v in (x, y):
@@ -247,7 +247,7 @@ def meet(x: ir.Expr, y: ir.Expr, pos: Pos) -> tuple[ir.Expr, ir.Expr]:
         reject(f"{a} does not go with {b}", pos, "compare rows of one table; row.id is its number")
     if a == b and not isinstance(a, Weak):
         return x, y
-    t = common(x, y, pos)
+    t = common(x, y)
     return operand(x, t), operand(y, t)
 
 

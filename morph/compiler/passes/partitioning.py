@@ -18,6 +18,7 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects, functions_of_kernel
 from morph.compiler.passes.inlining import inline_all
+from morph.compiler.passes.numbered_rows import Copy, Numbered
 from morph.compiler.passes.ownership import ENDS, Ownership, global_id
 from morph.compiler.passes.replicated import Replicated, Total
 from morph.compiler.passes.reservations import place_reservations
@@ -112,6 +113,7 @@ class Partitioning:
     flags : tuple of str
         Flags that are raised for all parts if one part has raised them.
     hidden : tuple of Hidden
+    copies : tuple of Copy
     """
 
     unit: ir.Unit
@@ -125,6 +127,7 @@ class Partitioning:
     totals: tuple[Total, ...]
     flags: tuple[str, ...]
     hidden: tuple[Hidden, ...]
+    copies: tuple[Copy, ...]
 
 
 def derive(
@@ -160,6 +163,9 @@ def describe(found: Partitioning) -> list[str]:
         return ", ".join(f"{slot}.{column}" for slot, column in pairs)
 
     lines = [f"before: mirrors of {named(found.spreads)}, where stale"] if found.spreads else []
+    for x in found.copies:
+        every = named((x.of, name) for name in x.columns)
+        lines.append(f"before: all values of {every} on each part, whose rows are used by number")
     lines += [f"combined by {c.op}: mirrors of {c.slot}.{c.column}" for c in found.combines]
     for m in found.messages:
         (first,) = m.unit.blocks
@@ -168,6 +174,8 @@ def describe(found: Partitioning) -> list[str]:
         lines.append(f"{m.slot}: line {step.pos.line}, executed by the owner; {values}")
     lines += [f"of all parts, {t.op}: {t.slot}.{t.column}" for t in found.totals]
     lines += [f"of all parts, or: {slot}" for slot in found.flags]
+    for x in (x for x in found.copies if x.changed):
+        lines.append(f"after: {named((x.of, c) for c in x.changed)} of the owners, from {x.slot}")
     lines += [f"after: mirrors of {named(found.writes)} are stale"] if found.writes else []
     return lines or ["nothing is exchanged"]
 
@@ -198,13 +206,16 @@ class _Derivation:
         self.hidden: dict[str, Hidden] = {}
         self._refuse_options()
         others = functions_of_kernel(self.kernel, funcs)
-        self.kernel = self._localised(self.kernel)
+        by_number = Numbered(self.rows)
+        self.kernel = self._localised(by_number.of_copies(self.kernel))
         if step.slot in self.rows.edges and self.rows.stores[step.slot].deletes:
             name, item = self.kernel.params[0]
             row = ir.Var(name=name, type=item, pos=kernel.pos)
             body = (self._if_own(row, self.kernel.body),)
             self.kernel = replace(self.kernel, body=body)
-        self.funcs = {f.name: self._localised(f) for f in others}
+        self.funcs = {f.name: self._localised(by_number.of_copies(f)) for f in others}
+        self.copies = by_number.copies((self.kernel, *self.funcs.values()))
+        self.unit = unit = replace(unit, stores=(*unit.stores, *by_number.stores()))
         self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel), local)
 
     def _inlined(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
@@ -318,6 +329,7 @@ class _Derivation:
         totals, flags = shared.totals(), self._flags()
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
+        writes |= {(x.of, name) for x in self.copies for name in x.changed}
         moves = {c: op for c in writes if (op := _operation(nodes, c)) in BOUNDED}
         messages = tuple(self._message(s) for s in cutter.slices)
         unit = self._unit(kernel, self.step, tuple(s.store for s in cutter.slices), bool(remote))
@@ -326,7 +338,7 @@ class _Derivation:
             unit, tuple(sorted(exact | bounds.keys())), bounds,
             tuple(Combine(*c, how) for c, how in sorted(cutter.combines.items())),
             tuple(sorted(writes)), moves, frozenset(cutter.mirrored), messages, totals, flags,
-            tuple(h for n, h in self.hidden.items() if n in used),
+            tuple(h for n, h in self.hidden.items() if n in used), self.copies,
         )  # fmt: skip
 
     def _message(self, s: Slice) -> Message:
@@ -446,7 +458,8 @@ class _Derivation:
             case ir.Cast(x=x) if self.rows.partitioned(n.type) and isinstance(x.type, Scalar):
                 far = ""
                 if not self.rows.is_local(x):
-                    reject(ARBITRARY, n.pos, "follow an edge, or use a filter on p.id")
+                    hint = "use a column of numbers, g.points[i].x, follow an edge, or test p.id"
+                    reject(ARBITRARY, n.pos, hint)
             case _:
                 far = ""
         if far:

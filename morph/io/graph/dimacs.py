@@ -132,6 +132,6 @@ def write_dimacs(edges: EdgeArrays) -> Iterator[bytes]:
     if edges.undirected:
         raise ValueError("a .gr file holds arcs: weighted undirected edges must be given both ways")
     if edges.weight is None or edges.weight.dtype.kind not in "iu":
-        raise ValueError("a .gr file needs integer weights")
+        raise ValueError("a .gr file needs integer weights; .mtx, .el and .npz files do not")
     yield b"p sp %d %d\n" % (edges.n, len(src))
     yield from format_rows([src, dst, edges.weight], prefix=b"a ")

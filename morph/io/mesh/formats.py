@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from morph.io.text.formats import Format
+from morph.io.mesh.meshio import import_meshio, read_by_meshio, write_by_meshio
+from morph.io.text.formats import Format, suffix_of
 from morph.io.text.scanner import StrPath
 from morph.language.messages import shortened
+from morph.mesh import Mesh
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshFormat(Format):
+    """A format of files each of which holds a mesh, unlike Triangle's, of which several do.
+
+    Attributes
+    ----------
+    read : callable
+        Argument: a path.
+    write : callable
+        Arguments: a mesh, a path and the order of the elements, 1 or 2.
+    require : callable
+        Raises an `ImportError` if a package is missing.
+    """
+
+    read: Callable[[StrPath], Mesh]
+    write: Callable[[Mesh, StrPath, int], None]
+    require: Callable[[], object]
+    kind: str = "mesh"
+
 
 ROWS = (
     Format(
@@ -41,8 +66,8 @@ ROWS = (
         about="the Voronoi diagram: vertices with attributes, edges and rays",
         reader="", writer="`write_mesh(..., voronoi=True)`",
     ),
-    Format(
-        kind="mesh", name="meshio", common=3,
+    MeshFormat(
+        name="meshio", common=3, read=read_by_meshio, write=write_by_meshio, require=import_meshio,
         suffixes=(
             ".msh", ".vtu", ".vtk", ".avs", ".bdf", ".cgns", ".dat", ".dato", ".dato.gz", ".e",
             ".ex2", ".exo", ".f3grid", ".fem", ".h5m", ".hmf", ".inp", ".mdpa", ".med", ".mesh",
@@ -53,18 +78,12 @@ ROWS = (
         reader="`read_mesh`, `from_meshio`", writer="`write_mesh`, `to_meshio`",
     ),
 )  # fmt: skip
-MESHIO = ROWS[-1].suffixes
-TRIANGLE = tuple(s for row in ROWS[:-1] if row.kind == "mesh" for s in row.suffixes)
+SINGLE = {suffix: row for row in ROWS if isinstance(row, MeshFormat) for suffix in row.suffixes}
+TRIANGLE = tuple(s for row in ROWS if row.kind == "mesh" for s in row.suffixes if s not in SINGLE)
 
 
-def suffix_of(path: StrPath) -> str:
-    """Return the suffix of a path in lower case, with that before ``.gz``."""
-    stem, suffix = os.path.splitext(os.fspath(path).lower())
-    return os.path.splitext(stem)[1] + suffix if suffix == ".gz" else suffix
-
-
-def is_foreign(path: StrPath) -> bool:
-    """Return whether a path names a file of meshio's formats, not Triangle's or a base name.
+def format_of(path: StrPath) -> MeshFormat | None:
+    """Return the format of a path's suffix; None for Triangle's files or their base name.
 
     A base name may contain a dot before a digit, as in ``mesh.1``.
 
@@ -74,20 +93,21 @@ def is_foreign(path: StrPath) -> bool:
         If the suffix is unknown.
     """
     suffix = suffix_of(path)
-    if suffix in MESHIO:
-        return True
+    if suffix in SINGLE:
+        return SINGLE[suffix]
     if suffix in ("", *TRIANGLE) or not suffix[1:2].isalpha():
-        return False
+        return None
+    meshio = ROWS[-1]
     raise ValueError(
         f"{shortened(os.fspath(path), 60)}: no mesh format has the suffix {shortened(suffix, 20)};"
-        f" Triangle's files have {' '.join(TRIANGLE)} or none, meshio's"
-        f" {' '.join(MESHIO[: ROWS[-1].common])} and more"
+        f" Triangle's files have {' '.join(TRIANGLE)} or none, {meshio.name}'s"
+        f" {' '.join(meshio.suffixes[: meshio.common])} and more"
     )
 
 
-def is_foreign_file(path: StrPath) -> bool:
-    """`is_foreign` for a file to be read; an existing base name of Triangle's files is not."""
+def format_of_file(path: StrPath) -> MeshFormat | None:
+    """`format_of` for a file to be read; None for an existing base name of Triangle's files."""
     name = os.fspath(path)
     if any(os.path.exists(name + suffix) for suffix in TRIANGLE):
-        return False
-    return suffix_of(name) in MESHIO or (os.path.isfile(name) and is_foreign(name))
+        return None
+    return SINGLE.get(suffix_of(name)) or (format_of(name) if os.path.isfile(name) else None)

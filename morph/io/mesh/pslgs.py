@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.mesh.formats import TRIANGLE, is_foreign, is_foreign_file, suffix_of
+from morph.io.mesh.formats import TRIANGLE, format_of, format_of_file
 from morph.io.mesh.nodes import (
     Nodes,
     check_marked,
@@ -27,6 +27,7 @@ from morph.io.mesh.nodes import (
 )
 from morph.io.mesh.repair import first_twins, report
 from morph.io.text.files import replacing
+from morph.io.text.formats import suffix_of
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
 from morph.language.messages import shown
@@ -99,7 +100,7 @@ def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -
     """
     if duplicates not in ("refuse", "keep"):
         raise ValueError(f"duplicates is 'refuse' or 'keep', not {shown(duplicates)}")
-    if is_foreign_file(path):
+    if format_of_file(path):
         raise FormatError(
             path, None, "a graph is read from a .poly or .node file; this is a mesh's"
         )
@@ -245,7 +246,7 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
     OSError
         If the file cannot be written.
     """
-    if is_foreign(path):
+    if format_of(path):
         raise ValueError(f"a graph is written as .poly: no {suffix_of(path)}")
     check_finite(points=pslg.points, point_attributes=pslg.point_attributes)
     check_finite(holes=pslg.holes, regions=pslg.regions[:, :3])

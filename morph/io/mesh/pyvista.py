@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.io.mesh.bridges import from_meshio, to_meshio
+from morph.io.mesh.meshio import from_meshio, to_meshio
 from morph.mesh.mesh import Mesh
 
 # VTK's numbers of cell types

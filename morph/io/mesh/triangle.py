@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.mesh.bridges import read_foreign, write_foreign
 from morph.io.mesh.elements import read_ele
-from morph.io.mesh.formats import is_foreign, is_foreign_file, suffix_of
+from morph.io.mesh.formats import format_of, format_of_file
 from morph.io.mesh.nodes import Nodes, read_node
 from morph.io.mesh.pslgs import Poly, file_base, node_lines, read_poly, segment_lines
 from morph.io.mesh.second_order import look_up, second_order, without_middles
 from morph.io.mesh.sides import edge_lines, neighbor_lines
 from morph.io.mesh.voronoi import voronoi_parts
 from morph.io.text.files import replacing
+from morph.io.text.formats import suffix_of
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import StrPath
 from morph.language.messages import shown
@@ -60,10 +60,10 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     OSError
         If a file is missing or cannot be read.
     """
-    if is_foreign_file(path):
+    if other := format_of_file(path):
         if repair:
             raise ValueError(f"repair is for Triangle's files, not for a {suffix_of(path)}")
-        return read_foreign(path)
+        return other.read(path)
     base = file_base(path)
     has_poly = os.path.exists(base + ".poly") or os.fspath(path).endswith(".poly")
     poly: Poly | None = None
@@ -163,11 +163,11 @@ def write_mesh(
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {shown(order)}")
-    if is_foreign(base):
+    if other := format_of(base):
         if neighbors or edges or voronoi:
             kinds = "neighbors, edges and voronoi"
             raise ValueError(f"{kinds} are Triangle's files: no {suffix_of(base)}")
-        write_foreign(mesh, base, order)
+        other.write(mesh, base, order)
         return
     mesh = mesh.to("cpu")
     check_finite(points=mesh.points, point_attributes=mesh.point_attributes)

@@ -109,7 +109,7 @@ def _bytes_of(source: StrPath | BinaryIO) -> tuple[StrPath, Any]:
 
 
 def _read(path: StrPath, data: Any, strict: bool) -> tuple[Formula, str]:
-    """Read a formula from the contents of a file; returns it, and what to warn of."""
+    """Read a formula from the contents of a file; returns it, and a warning."""
     warning = ""
     if data[:3].startswith(_MARKS):
         _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
@@ -145,7 +145,7 @@ def _clauses(data: Any, pos: int, most: int, strict: bool) -> Parsed:
 
 
 class _Share(NamedTuple):
-    """What a rank has read of a file.
+    """The share of a file that a rank has read.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ def _read_shares(path: StrPath, strict: bool, ranks: Ranks) -> tuple[DividedForm
     -------
     formula : DividedFormula
     warning : str
-        What the first rank warns of.
+        The warning of the first rank.
     """
     rank, last = ranks.rank, ranks.size - 1
     name, about = on_all(ranks, lambda: (os.fspath(path), identity(path)))

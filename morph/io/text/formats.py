@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+
+from morph.io.text.scanner import StrPath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,3 +38,9 @@ class Format:
     writer: str
     common: int = 1
     compressed: bool = False
+
+
+def suffix_of(path: StrPath) -> str:
+    """Return the suffix of a path in lower case, with that before ``.gz``."""
+    stem, suffix = os.path.splitext(os.fspath(path).lower())
+    return os.path.splitext(stem)[1] + suffix if suffix == ".gz" else suffix

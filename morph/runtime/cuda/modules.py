@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import wraps
+from threading import Lock
 from typing import Any
 
 from morph.runtime.arrays import import_cupy
@@ -19,6 +22,30 @@ _refusing: set[int] = set()  # GPUs whose driver refuses the cubins of the insta
 def architecture(index: int) -> str:
     """Return the architecture of a GPU, such as ``"sm_90"``."""
     return f"sm_{import_cupy().cuda.Device(index).compute_capability}"
+
+
+def compile_once(compiler: Any) -> None:
+    """Let threads of several GPUs wait for a kernel of CuPy's that one of them compiles.
+
+    CuPy has a cache on disk, but no locks: when parts begin, the thread of each GPU compiles the
+    same kernels at the same time.
+
+    Parameters
+    ----------
+    compiler : module
+        ``cupy.cuda.compiler``; unchanged if it has not the function of CuPy 13 and 14.
+    """
+    compiled: Callable[..., Any] | None = getattr(compiler, "_compile_module_with_cache", None)
+    if compiled is None or hasattr(compiled, "__wrapped__"):
+        return
+    locks: dict[str, Lock] = {}
+
+    @wraps(compiled)
+    def compile_or_wait(source: str, *options: Any, **named: Any) -> Any:
+        with locks.setdefault(source, Lock()):  # the next thread finds the kernel in the cache
+            return compiled(source, *options, **named)
+
+    compiler._compile_module_with_cache = compile_or_wait
 
 
 def loaded(text: str, index: int, name: str, defines: tuple[str, ...] = ()) -> Any:

@@ -85,7 +85,7 @@ class CompileError(BuildError):
     Attributes
     ----------
     log : str
-        What the compiler said, with the user's own file names and lines.
+        The compiler's messages, with the user's own file names and lines.
     target : str
         ``"cpu"`` or a CUDA architecture such as ``"sm_90"``.
     source : Path

@@ -79,7 +79,7 @@ class Compiler:
     command : tuple of str
         How to start it.
     version : str
-        What it answers to ``--version``.
+        Its output for ``--version``.
     flags : tuple of str
         The machine-dependent flags to use.
     checked : bool
@@ -353,9 +353,10 @@ def _find() -> Compiler:
 
 def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
     for variable in ("MORPH_CXX", "CXX"):
-        command = shlex.split(os.environ.get(variable, ""), posix=os.name != "nt")
+        windows = os.name == "nt"  # backslashes separate folders there
+        command = shlex.split(os.environ.get(variable, ""), posix=not windows)
         if command:
-            yield variable, tuple(command)
+            yield variable, tuple(word.strip('"') if windows else word for word in command)
     for program in ("g++", "clang++", "c++"):
         yield program, (program,)
     # the prelude needs no C++ library, and building zig's would take a minute

@@ -121,7 +121,7 @@ def _text() -> str:
 
 
 def _show(done: threading.Event) -> None:
-    """Show what is compiled until nothing is."""
+    """Show the units that are compiled until none is."""
     line, wait = Line(), _Compilers.begun + DELAY - time.monotonic()
     if done.wait(max(wait, 0)):
         return
