@@ -1,15 +1,18 @@
 """Preparations of the ``morph`` command, which `morph` makes before it imports NumPy.
 
-The driver needs 0.3 s to start a GPU; a thread waits for it while the main thread imports packages.
+Until the command begins, Ctrl-C ends the process: an import would show its traceback.  The driver
+needs 0.3 s to start a GPU; a thread waits for it while the main thread imports packages.
 NumPy's OpenBLAS would start a thread per core, which no command uses.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from morph.runtime.cuda import driver
 
@@ -45,11 +48,26 @@ def gpu_of(arguments: Sequence[str], environment: Mapping[str, str]) -> int | No
     return int(number or 0)
 
 
+def _end(*_: Any) -> None:
+    """End the process, as the command does when it is interrupted."""
+    os.write(2, b"morph: interrupted\n")
+    os._exit(130)
+
+
+def begin() -> None:
+    """Let Ctrl-C raise a `KeyboardInterrupt` again: the command begins, and handles it."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def prepare() -> None:
     """Make the preparations if this process runs the ``morph`` command."""
     arguments = arguments_of(getattr(sys, "argv", ()), sys.orig_argv)
     if arguments is None:
         return
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGINT, _end)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gpu = gpu_of(arguments, os.environ)
     if gpu is not None:

@@ -87,7 +87,7 @@ LAYERS = {
     "plotting": "language io.text mesh plotting",
     "networkx_backend": "language graph algorithms networkx_backend",
     "networkx_info": "",
-    "cli": f"{PUBLIC} __version__ algorithms cli generate io plotting survey validate",
+    "cli": f"{PUBLIC} __version__ algorithms cli generate io plotting start survey validate",
     "__main__": "cli",
 }
 

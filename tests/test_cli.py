@@ -64,7 +64,7 @@ def test_help_and_version():
         ),
         (
             ["refine", ITALY, "-q", "nan"],
-            "Invalid value for '-q' / '--min-angle': nan is not a finite number",
+            "Invalid value for '-q' / '--min-angle': nan is not a number",
         ),
         (
             ["refine", ITALY, "-q", 20, "-a", 0],

@@ -82,7 +82,7 @@ def test_too_large_a_graph_is_one_line(monkeypatch, tmp_path):
     from morph.runtime.cpu.device import HostDevice
 
     monkeypatch.setattr(HostDevice, "free", lambda self: 10**9)
-    words = ["generate", "uniform", 10**6, 10**8, "-o", tmp_path / "g.gr"]
+    words = ["generate", "uniform", 10**6, 10**8, "-o", tmp_path / "g.el"]
     result = CliRunner().invoke(main, [str(w) for w in words])
     assert result.exit_code == 1
     assert "morph: out of memory: a graph of 1000000 points and 200000000 edges" in result.stderr

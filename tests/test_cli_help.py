@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
+from morph import generate
 from morph.cli import COMMANDS, main
 from morph.cli.numbers import Integer, Number
 
@@ -51,6 +53,48 @@ def test_examples_are_commands(name: str) -> None:
             command.make_context(command.name, rest)
 
 
+@pytest.mark.parametrize("name", ["generate", *(f"generate {kind}" for kind in KINDS)])
+def test_examples_of_generators_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = CliRunner().invoke(main, [*name.split(), "--help"], terminal_width=200).stdout
+    lines = [line.strip() for line in text.partition("Examples:\n")[2].splitlines()]
+    for line in lines:
+        line = re.sub(r" (\d)\d\d+\b", r" \g<1>0", line.replace("rmat 16", "rmat 6"))  # smaller
+        words = shlex.split(line)
+        done = CliRunner().invoke(main, words[1:])
+        assert done.exit_code == 0 and Path(words[words.index("-o") + 1]).exists(), (line, done)
+
+
+def test_a_group_without_a_command() -> None:
+    for words in [], ["generate"]:
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 2 and not done.stdout
+        assert done.stderr.startswith("Usage: ") and "Examples:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("uniform 9 9 -o a.gr", "-o: a.gr: a .gr file needs integer weights"),
+        ("geometric 9 --degree 2 --length -o a.gr", "-o: a.gr: a .gr file needs integer weights"),
+        ("grid 9 9 --weight -2 2 -o a.graph", "-o: a.graph: a .graph file holds positive integers"),
+        ("uniform 9 9 --weight 1 2.5 -o a.egr", "-o: a.egr: an .egr file holds weights that are"),
+        ("uniform 9 9 --weight 5 1 -o a.gr", "weight = (5, 1): expected low <= high"),
+    ],
+)
+def test_weights_are_checked_before_edges_are_drawn(
+    words: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in "uniform", "geometric":
+        monkeypatch.setattr(generate, kind, lambda **_: pytest.fail("drawn"))
+    done = CliRunner().invoke(main, ["generate", *words.split()])
+    assert done.exit_code == 2 and done.stderr.startswith(f"morph: {problem}")
+    assert not list(tmp_path.iterdir())
+
+
 def test_limits() -> None:
     assert [Integer(2, 5)._describe_range(), Integer(0)._describe_range()] == [
         "2 to 5",
@@ -60,6 +104,8 @@ def test_limits() -> None:
     assert Number(0.25, min_open=True)._describe_range() == "above 0.25"
     done = CliRunner().invoke(main, ["sat", "f.cnf", "--time", "0"])
     assert "0.0 is not in the range x>0." in done.stderr
+    done = CliRunner().invoke(main, ["pagerank", "missing.gr", "--damping", "nan"])
+    assert "Invalid value for '--damping': 'nan' is not a number." in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_what_is_no_formula(make, message):
     [
         (lambda: Formula.of([[1.5]]), "a literal is an integer, not 1.5"),
         (lambda: Formula.of([[True]]), "a literal is an integer, not True"),
+        (lambda: Formula.of([[1], [None]]), "a literal is an integer, not None"),
+        (lambda: Formula.of([[1, np.True_]]), "a literal is an integer, not np.True_"),
         (lambda: Formula.of([1, 2]), "a formula is made of"),
         (lambda: Formula.of(3), "not of int"),
         (lambda: Formula(1, [0, 1], [1.0]), "literals must hold integers, got float64"),

@@ -195,6 +195,16 @@ def test_refused_for_want_of_memory(monkeypatch):
         generate.uniform(1 << 20, 10**8)
 
 
+def test_memory_of_a_geometric_graph_is_checked_before_points_are_drawn(monkeypatch):
+    monkeypatch.setattr(HostDevice, "free", lambda self: 10**9)
+    monkeypatch.setattr("morph.generate.graphs._cells", lambda *_: pytest.fail("drawn"))
+    few = "a graph of 1000000 points and 974925011997 edges takes"
+    cases = ({"radius": 2}, few), ({"radius": 1}, few), ({"degree": 300}, "and 297")
+    for options, message in cases:
+        with pytest.raises(MemoryError, match=message):
+            generate.geometric(10**6, **options)
+
+
 MADE = {  # options, and on a device streams of even and odd lengths, several at once
     "uniform": lambda **o: generate.uniform(70, 333, weight=(0, 9), **o),
     "uniform, directed": lambda **o: generate.uniform(9, 300, directed=True, simple=False, **o),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import tracemalloc
 import warnings
 import zlib
 
@@ -15,6 +16,7 @@ from sat import clause_lists
 
 from morph import Formula, generate
 from morph.io import CnfWarning, FormatError, read_cnf, write_cnf
+from morph.io.sat import cnf
 from morph.io.sat.models import model_lines, read_answer
 from morph.io.text import clauses
 from morph.runtime.toolchain import cpu
@@ -195,6 +197,18 @@ def test_whether_a_library_is_made(compiled, tmp_path, monkeypatch):
     assert cpu.find(text, name="one") == made
     monkeypatch.setenv("MORPH_CXX", "/missing")
     assert cpu.find(text, name="one") is None
+
+
+def test_clauses_are_written_in_pieces(tmp_path, monkeypatch):
+    f, path = generate.random_ksat(3, 50_000, 4, 1), tmp_path / "a.cnf"
+    monkeypatch.setattr(cnf, "CHUNK", 1 << 12)
+    tracemalloc.start()
+    try:
+        write_cnf(f, path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < path.stat().st_size / 2 and read_cnf(path) == f
 
 
 def test_large_files(tmp_path, monkeypatch):

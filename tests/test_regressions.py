@@ -13,10 +13,12 @@ from small import rows, values
 import morph
 from morph import (
     Graph,
+    LanguageError,
     Table,
     device,
     foreach,
     kernel,
+    program,
     testing,
 )
 from morph.compiler.ir.abi import Status
@@ -412,3 +414,49 @@ def test_a_local_collection_that_only_grows_is_an_error(target):
         foreach(table, hoard, 10**6)
     foreach(table, hoard, 100)
     assert values(table, "x") == [4950] * 2
+
+
+# --- arguments that a launch cannot take ---------------------------------------------------------
+
+
+@kernel
+def assign(r, value):
+    r.of = value
+
+
+@kernel
+def without_item():
+    pass
+
+
+@kernel
+def without_item_but_more(*more):
+    pass
+
+
+@program
+def run_without_item(t):
+    foreach(t, without_item_but_more)
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
+def test_an_integer_beyond_64_bits_is_named(target, value):
+    t = rows(target, 2, of=i64)
+    limits = "i64 holds -9223372036854775808 to 9223372036854775807"
+    with pytest.raises(OverflowError, match=f"'value' is {value}: {limits}"):
+        foreach(t, assign, value)
+
+    @kernel
+    def assign_captured(r):
+        r.of = value
+
+    with pytest.raises(OverflowError, match=f"'value' is {value}: {limits}"):
+        foreach(t, assign_captured)
+    assert values(t, "of") == [0, 0]
+
+
+@pytest.mark.parametrize("function", [without_item, without_item_but_more, run_without_item])
+def test_a_kernel_needs_an_item(target, function):
+    t = rows(target, 2, of=i64)
+    with pytest.raises(LanguageError, match="has no parameter"):
+        function(t) if function is run_without_item else foreach(t, function)

@@ -78,3 +78,16 @@ def test_what_a_solver_refuses():
         with pytest.raises(error):
             solver.solve(assumptions=wrong)
     assert solver.nof_clauses() == 1 and solver.solve()
+
+
+@pytest.mark.parametrize("given", [None, 5])
+def test_what_is_no_list_of_literals_is_named(given):
+    solver = Solver([[1, 2]], device="cpu")
+    said = f"expected an iterable of literals, not {given}"
+    with pytest.raises(TypeError, match=f"clause: {said}"):
+        solver.add_clause(given)
+    with pytest.raises(TypeError, match=f"assumptions: {said}"):
+        solver.solve(given)
+    with pytest.raises(TypeError, match=f"assumptions: {said}"):
+        next(solver.enum_models(given))
+    assert solver.nof_clauses() == 1

@@ -1,6 +1,7 @@
 """What the ``morph`` command does before NumPy is imported."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -81,3 +82,34 @@ def test_numpy_gets_one_thread_in_the_command_only(module, threads):
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment
     )
     assert done.stdout.strip() == threads, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends a process there")
+@pytest.mark.parametrize("module", ["morph.language", "morph.graph.graph", "morph.cli.common"])
+def test_an_interrupt_during_the_imports_is_one_line(module):
+    program = f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["morph", "info"]
+from morph.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "morph: interrupted\n")
+
+
+def test_a_command_raises_interrupts_again():
+    previous = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, start._end)
+        start.begin()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background job
+        start.begin()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, previous)

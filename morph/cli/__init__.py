@@ -18,10 +18,10 @@ from typing import Any
 
 import click
 
-from morph import __version__
+from morph import __version__, start
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import triangle_switches
-from morph.cli.common import FullSummaries, Run, complain, examples, process_age
+from morph.cli.common import FullSummaries, Run, complain, examples, need_command, process_age
 from morph.cli.interrupts import repeated_if_dropped
 from morph.cli.logs import logged
 from morph.language.messages import shortened
@@ -139,6 +139,7 @@ def _pipes_reported() -> Iterator[None]:
 def _exit_code(command: Callable[[], Any], shown: list[str]) -> Any:
     """Run a command; explain a failure on stderr and return its exit code."""
     try:
+        start.begin()
         with repeated_if_dropped(), warnings.catch_warnings():
             warnings.showwarning = partial(_warn, shown)
             code = command()
@@ -203,9 +204,7 @@ def main(context: click.Context, verbose: bool) -> None:
     """
     if verbose:
         context.with_resource(logged())
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help(), err=True)
-        context.exit(2)
+    need_command(context)
 
 
 for _name, (_place, _summary) in COMMANDS.items():

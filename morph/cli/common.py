@@ -55,6 +55,13 @@ def complain(message: str, code: int) -> int:
     return code
 
 
+def need_command(context: click.Context) -> None:
+    """Write the help of a group on stderr, and end with exit code 2, if no command is given."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
+
+
 @contextmanager
 def bad_input(prefix: str = "", *others: type[Exception]) -> Iterator[None]:
     """Convert `ValueError`, and the types ``others``, to `BadInput` with a ``prefix``."""

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import click
+import numpy as np
 
 from morph import generate
 from morph.cli.common import (
     BadInput,
     FullSummaries,
+    bad_input,
     check_writable,
     examples,
     json_option,
+    need_command,
     print_report,
 )
 from morph.cli.graphs import SUFFIXES
 from morph.cli.numbers import Integer
 from morph.graph import Graph
 from morph.io import FormatError, read_edges, write_cnf, write_graph
-from morph.io.graph.edges import arcs_of
+from morph.io.graph.edges import EdgeArrays, arcs_of
 from morph.io.graph.formats import FORMATS
 from morph.io.graph.graphs import format_of
 
@@ -39,19 +43,21 @@ def _check_output(option: str, path: str, form: str | None) -> None:
 
 @click.group(
     "generate",
-    no_args_is_help=True,
+    invoke_without_command=True,
     cls=FullSummaries,
     epilog=examples(
         "morph generate rmat 16 --weight 1 100 -o rmat16.gr.gz",
-        "morph generate geometric 10000 --degree 6 --length -o near.gr",
+        "morph generate geometric 10000 --degree 6 --length -o near.wel",
         "morph generate ksat 3 1000 4.2 -o random.cnf",
     ),
 )
-def generate_group() -> None:
+@click.pass_context
+def generate_group(context: click.Context) -> None:
     """Make a graph or a formula and write it.
 
     Every edge is written in both directions.  The same options give the same file.
     """
+    need_command(context)
 
 
 def _made(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,19 +100,33 @@ def _write(
 ) -> None:  # fmt: skip
     """Make a graph, write it, and report its size."""
     _check_output("-o", output, form)
-    weight = options.pop("weight")
-    if weight:
+    weight = options.pop("weight") or None
+    if isinstance(weight, tuple):
         weight = tuple(_number(word) for word in weight)
     if "multi" in options:
         options["simple"] = not options.pop("multi")
+    _check_weights(output, form, weight)
     try:
-        graph = make(**options, weight=weight or None)
+        graph = make(**options, weight=weight)
         write_graph(graph, output, form)
     except ValueError as error:
         raise BadInput(str(error)) from error
     report = {"vertices": len(graph.points), "arcs": len(graph.edges), "output": output}
     shown = f"{len(graph.points):,} vertices, {len(graph.edges):,} arcs: {output}"
     print_report(report, as_json, [shown])
+
+
+def _check_weights(output: str, form: str | None, weight: Any) -> None:
+    """Reject weights that the format of the file cannot represent, before any work is done."""
+    limits = (0.0, 1.0) if weight == "length" else weight
+    with bad_input():
+        sample = generate.grid(1, 3, weight=limits, device="cpu")
+    values = None
+    if limits:  # both limits, each at an edge and its reverse
+        values = np.array(limits, sample.edges.weight[:].dtype)[[0, 0, 1, 1]]
+    edges = EdgeArrays(np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1]), values, 3)
+    with bad_input(f"-o: {output}: "):
+        format_of(output, form).write(edges, BytesIO())
 
 
 def _number(word: str) -> float:
@@ -133,7 +153,7 @@ def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> Non
 
 @generate_group.command(
     epilog=examples(
-        "morph generate rmat 16 -o rmat16.gr.gz",
+        "morph generate rmat 16 -o rmat16.el.gz",
         "morph generate rmat 16 --parameters 0.45,0.15,0.15 --permute --seed 7 -o made.npz",
     )
 )
@@ -170,7 +190,7 @@ def grid(output: str, form: str | None, as_json: bool, **options: Any) -> None:
 
 @generate_group.command(
     epilog=examples(
-        "morph generate geometric 10000 --degree 6 --length -o near.gr",
+        "morph generate geometric 10000 --degree 6 --length -o near.wel",
         "morph generate geometric 10000 --radius 0.01 -o near.el",
     )
 )
@@ -188,12 +208,9 @@ def geometric(output: str, form: str | None, as_json: bool, length: bool, **opti
     """Draw N points of the unit square, with edges between close points."""
     if length and options["weight"]:
         raise BadInput("--length and --weight exclude each other")
-
-    def make(weight: Any, **rest: Any) -> Graph:
-        made: Graph = generate.geometric(weight="length" if length else weight, **rest)
-        return made
-
-    _write(make, options, output, form, as_json)
+    if length:
+        options["weight"] = "length"
+    _write(generate.geometric, options, output, form, as_json)
 
 
 @generate_group.command(epilog=examples("morph generate ksat 3 1000 4.2 --seed 1 -o random.cnf"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -43,4 +44,7 @@ class Number(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the number; errors show the limits as inequalities, like `click`."""
         plain = click.FloatRange(self.min, self.max, min_open=self.min_open)
-        return plain.convert(value, param, ctx)
+        found = plain.convert(value, param, ctx)
+        if math.isnan(found):  # it is within all limits of `click`
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return found

@@ -124,8 +124,6 @@ def sat(cnf: str, spec: str, as_json: bool, mpi: bool, **options: Any) -> None:
     devices = devices_of(spec)
     if mpi and (settings.seconds is not None or cnf == "-"):
         raise BadInput("--mpi excludes --time, and standard input")
-    if settings.seconds != settings.seconds:
-        raise BadInput("--time is a number of seconds, not nan")
     check_writable("--plot", settings.plot)
     check_plot(settings.plot)
     end = None if settings.seconds is None else started + settings.seconds

@@ -220,9 +220,13 @@ def _flattened(source: Iterable[Iterable[int]]) -> tuple[NDArray[Any], NDArray[A
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(c) for c in rows], out=offsets[1:])
     held = list(chain.from_iterable(rows))
-    wrong = next((x for x in held if isinstance(x, bool) or not hasattr(x, "__index__")), None)
-    if wrong is not None:
-        raise TypeError(f"a literal is an integer, not {shown(wrong)}")
+    wrong = tuple(
+        t for t in set(map(type, held))
+        if t in (bool, np.bool_) or not hasattr(t, "__index__")
+    )  # fmt: skip
+    if wrong:
+        found = next(x for x in held if isinstance(x, wrong))
+        raise TypeError(f"a literal is an integer, not {shown(found)}")
     try:
         return offsets, np.array(held, np.int64)
     except OverflowError:

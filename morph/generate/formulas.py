@@ -72,7 +72,7 @@ def random_ksat(
     check(k=k, n=n, seed=seed)
     number(ratio, "ratio")
     if not 0 <= ratio < math.inf:
-        raise ValueError(f"ratio = {ratio}: expected 0 or more")
+        raise ValueError(f"ratio = {ratio}: expected 0 or more, finite")
     if ratio * n > ID_LIMIT:
         raise ValueError(f"ratio x n = {ratio * n:g}: at most 2^31 - 1 clauses are possible")
     m = round(ratio * n)

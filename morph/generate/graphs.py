@@ -177,7 +177,7 @@ def rmat(
     if not (min(a, b, c) >= 0 and a + b + c <= 1 + 1e-9):
         raise ValueError(f"a, b, c = {a}, {b}, {c}: expected probabilities, at most 1 together")
     if not 0 <= edge_factor < math.inf:
-        raise ValueError(f"edge_factor = {edge_factor}: expected 0 or more")
+        raise ValueError(f"edge_factor = {edge_factor}: expected 0 or more, finite")
     n, m = 1 << scale, round(edge_factor * (1 << scale))
     check(n=n, m=m, seed=seed)
     least = Thresholds(*(np.uint32(min(round(p * 2**32), _LOW)) for p in (a, a + b, a + b + c)))
@@ -285,11 +285,14 @@ def geometric(
     if degree is not None:
         number(degree, "degree")
         if not 0 <= degree < math.inf:
-            raise ValueError(f"degree = {degree}: expected 0 or more")
+            raise ValueError(f"degree = {degree}: expected 0 or more, finite")
         radius = math.sqrt(degree / (math.pi * max(n - 1, 1)))
     number(radius, "radius")
     if radius is None or not 0 <= radius < math.inf:
-        raise ValueError(f"radius = {radius}: expected 0 or more")
+        raise ValueError(f"radius = {radius}: expected 0 or more, finite")
+    r = min(radius, 1.0)  # of two points, the probability that they are so close is known
+    expected = n * max(n - 1, 0) / 2 * (math.pi - 8 / 3 * r + r * r / 2) * r * r
+    require_memory(_HOST, n, int(2 * expected), None, arranged=True)
     x, y, starts, side = _cells(n, radius, seed)
     found = list(_near(x, y, starts, side, radius))[::-1]
     m = sum(u.size for u, _ in found)

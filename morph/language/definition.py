@@ -8,6 +8,7 @@ from functools import cached_property
 from types import CodeType
 from typing import Any
 
+from morph.language.errors import reject
 from morph.language.intrinsics import name_of, static
 from morph.language.source import Source, read
 from morph.language.weak import WeakMap
@@ -35,6 +36,11 @@ class Definition:
     source: Source
     cpp: str | None = None
     part: int | None = None  # index of a part of a kernel divided by `barrier()`
+
+    def __post_init__(self) -> None:
+        if self.kind == "kernel" and not self.source.params:
+            pos = self.source.pos(self.source.tree)
+            reject(f"{self.name!r} has no parameter", pos, "the first one of a kernel is its item")
 
     @property
     def name(self) -> str:

@@ -34,7 +34,8 @@ from morph.language.definition import definition_of
 from morph.language.depth import deep
 from morph.language.errors import reject
 from morph.language.hooks import Hook
-from morph.language.intrinsics import from_dtype
+from morph.language.intrinsics import from_dtype, to_dtype
+from morph.language.messages import shown
 from morph.language.types import BOOL, F64, I64, GraphInfo, Handle, Object, Scalar, Store
 from morph.launch.kernels import Launchable
 from morph.launch.records import UnitRecorder
@@ -244,6 +245,19 @@ class Compiled(Outline):
             self._wider = Compiled(unit, self.getters, self.device, self.interruptible)
             self._wider.dependencies = self.dependencies
         return self._wider
+
+    def reject_wide(self, values: Sequence[Any]) -> None:
+        """Raise an error that names the number of a call that its type cannot hold, if any."""
+        kinds = dict(self.inputs)
+        for name, origin, value in zip(self.names, self.origins, values, strict=True):
+            t = kinds[name]
+            given = user_name(name.removesuffix("_arg_")) if isinstance(origin, int) else origin[1]
+            if isinstance(t, Scalar) and t.kind in "iu" and isinstance(value, int):
+                info = np.iinfo(to_dtype(t))
+                if not info.min <= value <= info.max:
+                    raise OverflowError(
+                        f"{given!r} is {shown(value)}: {t} holds {info.min} to {info.max}"
+                    ) from None
 
     def holds(self) -> bool:
         """Whether all captured Python values are those that were compiled in."""

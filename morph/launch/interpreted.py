@@ -29,10 +29,13 @@ class InterpretedLaunch(Launch):
         stores = {s.slot: objects[s.slot] for s in compiled.stores}
         graphs = {g.slot: objects[g.slot] for g in compiled.graphs}
         kinds = dict(compiled.inputs)
-        scalars = {
-            n: to_dtype(kinds[n]).type(int(v) if isinstance(v, Row) else v)
-            for n, v in zip(compiled.names, values, strict=True)
-        }
+        values = [int(v) if isinstance(v, Row) else v for v in values]
+        try:
+            types = [to_dtype(kinds[n]).type for n in compiled.names]
+            scalars = {n: t(v) for n, t, v in zip(compiled.names, types, values, strict=True)}
+        except OverflowError:
+            compiled.reject_wide(values)
+            raise
         self.scratch.begin()
         try:
             while True:

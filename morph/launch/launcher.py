@@ -445,7 +445,8 @@ class Launch:
         try:
             compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
         except struct.error:
-            raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
+            compiled.reject_wide(values)
+            raise
 
     def _begin_checks(self, most: int) -> int:
         """Prepare the checks of a launch; return the number of the round before its first one.

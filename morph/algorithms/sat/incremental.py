@@ -11,6 +11,7 @@ import numpy as np
 from morph.algorithms.sat.search import SATISFIABLE, UNSATISFIABLE
 from morph.algorithms.sat.solver import Solution, solve
 from morph.data.formula import Formula
+from morph.language.messages import shown
 from morph.runtime.device import Device
 
 
@@ -53,7 +54,7 @@ class Solver:
         ValueError, TypeError
             If an element is no literal; nothing is added then.
         """
-        self._added.append(Formula.of([clause]).lists()[0])
+        self._added.append(Formula.of([_literals(clause, "clause")]).lists()[0])
 
     def append_formula(self, formula: Any) -> None:
         """Add the clauses of an argument of `morph.Formula.of`."""
@@ -89,7 +90,7 @@ class Solver:
         ValueError, TypeError
             If an assumption is no literal, and as by `morph.survey.solve`.
         """
-        units = Formula.of([[literal] for literal in assumptions])
+        units = Formula.of([[literal] for literal in _literals(assumptions, "assumptions")])
         self.solution = None
         self.solution = solve(_joined(self._joined(), units), time=time, **self._options)
         return {SATISFIABLE: True, UNSATISFIABLE: False}.get(self.solution.status)
@@ -116,7 +117,7 @@ class Solver:
         RuntimeError
             If a call of `solve` did not decide whether there is another model.
         """
-        held = list(assumptions)
+        held = _literals(assumptions, "assumptions")
         rest = Solver(self._joined(), **self._options)
         while rest.solve(held):
             model = rest.get_model()
@@ -148,6 +149,14 @@ class Solver:
             self._formula = _joined(self._formula, Formula.of(self._added))
             self._added = []
         return self._formula
+
+
+def _literals(given: Iterable[int], name: str) -> list[int]:
+    """Return the literals of an argument as a list."""
+    try:
+        return list(given)
+    except TypeError:
+        raise TypeError(f"{name}: expected an iterable of literals, not {shown(given)}") from None
 
 
 def _joined(first: Formula, second: Formula) -> Formula:

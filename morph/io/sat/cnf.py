@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, NoReturn, overload
 
 import numpy as np
@@ -272,7 +273,7 @@ def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
         parts = (flat[a:b] for a, b in zip(ends, ends[1:], strict=False))
         return "".join(" ".join([*clause, "0\n"]) for clause in parts).encode()
 
-    write_chunks(path, (head.encode(), *map(some, range(0, formula.clauses, CHUNK))))
+    write_chunks(path, chain([head.encode()], map(some, range(0, formula.clauses, CHUNK))))
 
 
 def _fail(path: StrPath, data: Any, pos: int, message: str) -> NoReturn:
