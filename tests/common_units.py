@@ -54,9 +54,11 @@ def _solve(n: int, ratio: float, device: Any) -> None:
 
 def _community(device: Any) -> None:
     made = _graph(None, True, device)
+    small = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 2, 3], symmetrize=True, device=device)
     morph.max_k_plex(made, 2)
-    for query in (0, [0, 1], [0, 1] * MAX_FEW):
-        morph.community(made, query, (3, 6))
+    for g in made, small:  # small graphs have sets of one word
+        for query in (0, [0, 1], [0, 1] * MAX_FEW):
+            morph.community(g, query, (3, 6))
 
 
 def _others(device: Any) -> None:

@@ -102,7 +102,7 @@ def test_an_interrupt_while_the_index_gets_longer(monkeypatch):
         m.setattr(gapped, "fill", interrupt)
         g.index("out")
     for _ in range(3):
-        g.apply(rng.integers(0, 9, (2, 25)).tolist(), rng.choice(g.edges.ids(), 20))
+        g.apply(tuple(rng.integers(0, 9, (2, 25))), rng.choice(g.edges.ids(), 20))
         g.edges.resize(g.edges.capacity + 1)
         validate.index(g)
 
