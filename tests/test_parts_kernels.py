@@ -500,7 +500,7 @@ def numbered(g):
     n = len(g.points)
     g.points.low[:], g.points.place[:] = np.arange(n) * 7 % n, np.arange(2 * n).reshape(n, 2)
     s, then = morph.Scalars(g, total=0), morph.Collection(g.points)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         morph.foreach(g.points, jump, g, s, then)
         morph.foreach(then, look_up, g)
@@ -508,8 +508,8 @@ def numbered(g):
         morph.foreach(g.points, change_others, g)
         morph.foreach(g.points, reset_low, where=lambda p: g.points[n - 1 - p.id].count > n)
     if isinstance(g, morph.PartitionedGraph):
-        texts = [str(w.message) for w in told if w.category is morph.PerformanceWarning]
-        assert len(texts) == 5 and "jump uses rows by number" in texts[0]
+        texts = [str(w.message) for w in warned if w.category is morph.PerformanceWarning]
+        assert len(texts) == 5 and "jump uses points by number" in texts[0]
         assert "before: all values of" in jump.source()
         assert "of the owners, from all_points0" in change_others.source()
     columns = (getattr(g.points, x)[:] for x in ("count", "sum", "low", "mark", "place", "most"))

@@ -35,9 +35,9 @@ HIDDEN: dict[str, tuple[Any, int]] = {
     if array.fill is not None
 }
 SMALLEST = 16  # capacity of an empty store after its first growth
-MOST_LAYOUTS = 1 << 12  # that are known by number; more often, equal ones have several
+MOST_LAYOUTS = 1 << 12  # whose numbers are remembered; beyond, equal layouts get new numbers
 _layouts: dict[tuple[Any, ...], int] = {}  # numbers of layouts, see `Store.layout`
-_numbers = count()  # each is given once
+_numbers = count()  # of layouts, never reused
 
 
 class Store:

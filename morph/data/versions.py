@@ -55,7 +55,7 @@ class Lock(RLock):  # type: ignore[misc]
 
 
 class LostLock(RLock):  # type: ignore[misc]
-    """A lock whose owner, a thread, does not exist in this process, which was forked meanwhile."""
+    """A lock that another thread held when this process was forked: no thread here releases it."""
 
     __slots__ = ()
 

@@ -74,7 +74,7 @@ class Making:
         n : int, optional
             Number of points; one more than the largest id by default.
         symmetric : bool
-            Whether the list has each edge in both directions.
+            The list has as many edges from u to v as from v to u, which is checked.
         symmetrize : bool
             Add the reverse of each edge except loops, with the same weight.
         directed : bool

@@ -67,9 +67,9 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
 
 
 def with_reverses(g: Graph, edges: Array) -> tuple[Array, Array | None]:
-    """Return edges of an undirected graph with their reverses, ascending, and all reverses.
+    """Return some edges of an undirected graph and their reverses, ascending; and all reverses.
 
-    Edges that have no reverse are returned alone, and None if there are such edges in the graph.
+    The second result is None if an edge of the graph has no reverse.
     """
     if g.paired:
         back = pairs = g.reverses()
@@ -83,7 +83,7 @@ def with_reverses(g: Graph, edges: Array) -> tuple[Array, Array | None]:
 
 
 def _first(g: Graph, ids: Array) -> Array:
-    """Where each of some ascending ids stands first."""
+    """Return a mask of the first occurrence of each id among ascending ids."""
     first = g.device.xp.ones(ids.size, bool)
     first[1:] = ids[1:] != ids[:-1]
     return first

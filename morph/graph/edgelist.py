@@ -15,8 +15,8 @@ from morph.language.messages import shown
 from morph.runtime.arrays import all_true, listed, refuse_masked
 from morph.runtime.device import Array, Device
 
-CHUNK = 1 << 15  # edges that a CPU hashes at once, in its cache;
-CHUNK_ON_GPU = 1 << 24  # and a GPU, in little memory
+CHUNK = 1 << 15  # edges hashed at once on a CPU: they fit its cache
+CHUNK_ON_GPU = 1 << 24  # on a GPU: limits temporary memory
 SALT = np.uint64(random.SystemRandom().getrandbits(64))
 FACTORS = np.uint64(0xD6E8FEB86659FD93), np.uint64(0x9E3779B97F4A7C15)
 
@@ -184,7 +184,7 @@ def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
 
 
 def without_reverse(src: Array, dst: Array) -> tuple[int, int]:
-    """Return the ends of an edge without reverse; arrays of the host, with such an edge."""
+    """Return the ends of an edge without reverse, which must exist; arrays of the host."""
     src, dst = src.astype(np.int64), dst.astype(np.int64)
     forth, again = np.sort(src << 32 | dst), np.sort(dst << 32 | src)
     k = int((forth != again).argmax())

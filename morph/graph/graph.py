@@ -47,10 +47,10 @@ class Graph(Making, Exporting):
         See `morph.device`, and `morph.set_device` for the default.
     directed : bool
         False: each edge has its reverse among the edges, so that the neighbours of a point, also
-        ``innbrs``, are the targets of its out-edges.  `apply` and ``edges.delete`` change both; who
-        inserts edges otherwise, or deletes them in a kernel, does so with their reverses.  Graph
-        algorithms raise a ValueError if an edge has none.  An edge and its reverse should have
-        equal weights; a write to the column does not change both.
+        ``innbrs``, are the targets of its out-edges.  `apply` and ``edges.delete`` change both;
+        code that inserts edges in another way, or deletes them in a kernel, must do so for their
+        reverses, too.  Graph algorithms raise a ValueError if an edge has none.  An edge and its
+        reverse should have equal weights; a write to the column does not change both.
 
     Attributes
     ----------

@@ -74,7 +74,7 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 
 def _suits(description: Description, graph: Any) -> bool:
-    """Whether the unit of a description can be launched on this graph, or once it has changed."""
+    """Whether a launch on this graph, now or after its first change, uses a description's unit."""
     if graph.points.columns:
         return False
     if not description.graphs:  # of tables that the call makes

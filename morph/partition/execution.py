@@ -179,7 +179,7 @@ class PartitionedLaunch(LaunchOnParts):
             self.parts.append(_part(k, graph, call, derived, slots))
         for x in self.partitioning.copies:
             names = ", ".join(f"{x.of}.{name}" for name in x.columns)
-            text = f"{self._name} uses rows by number: each step sends all of {names} to all parts"
+            text = f"{self._name} uses points by number: each step sends {names} to all parts"
             warnings.warn(text, PerformanceWarning, stacklevel=7)
 
     @property

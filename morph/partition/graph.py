@@ -36,7 +36,7 @@ NUMBERED = ", by whose numbers edges are named"  # ends the note of an error: it
 
 
 class PerformanceWarning(UserWarning):
-    """One device would be faster than several."""
+    """One device would be faster than several, or a step sends a whole column to all parts."""
 
 
 class Recorder(Protocol):

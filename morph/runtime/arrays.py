@@ -154,7 +154,7 @@ def refuse_masked(x: Any, name: str) -> None:
 def lost_integer(a: Array, dtype: Any, given: Any = None) -> tuple[tuple[int, ...], int] | None:
     """Return an integer that would lose digits as a real of a type, after its position, or None.
 
-    ``given`` is what the array was made of: NumPy makes reals of a list with integers and reals.
+    ``given`` is the object that became ``a``: NumPy converts integers beside reals to reals.
     """
     if a.dtype.kind in "iu":
         exact = 1 << np.finfo(dtype).nmant + 1

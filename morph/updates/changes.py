@@ -354,7 +354,7 @@ def _reverses_back(
 
 
 def _paired(xp: Any, forth: Array, again: Array, src: Array, dst: Array) -> tuple[Array, Array]:
-    """Select from edges sorted by ends, and by ends in reverse, the k-th of both kinds per pair."""
+    """Pair the k-th edge from u to v with the k-th from v to u; others are left out."""
     keys, back = pair_keys(src[forth], dst[forth]), pair_keys(dst[again], src[again])
     rank = xp.arange(keys.size) - xp.searchsorted(keys, keys, "left")
     at = xp.searchsorted(back, keys, "left") + rank

@@ -1,4 +1,4 @@
-"""The search for a single query: one launch, which on a CPU leaves the nodes to another.
+"""The search for one query (`decide`) or a few (`decide_few`) in one launch.
 
 `decide` chooses degrees, finds the candidates of each (`candidates`), orders them, fills their rows
 of bits, searches greedily, and on a GPU visits the nodes of the branch and bound (`search`), until
@@ -53,11 +53,11 @@ KEYS = 1 << 12  # maximum number of candidates that are ordered
 DECIDED, VISIT, WIDE = 0, 1, 2
 OUTCOME = 4  # numbers before the members, see `note`
 GIVEN = 6  # numbers of a row, see `OneQuery.given`
-BEGIN, CONTINUE, COLLECT = 0, 1, 2  # what `decide_few` does
+BEGIN, CONTINUE, COLLECT = 0, 1, 2  # phases of `decide_few`
 
 
 class OneQuery(NamedTuple):
-    """The arguments of `decide`.
+    """The tables of `decide` and `decide_few`.
 
     ``queries`` has a row for each degree that is searched for at the same time, with the columns of
     `CandidateTable` and of `SearchState`, and ``count``, its number of candidates.  ``keys`` has

@@ -434,6 +434,7 @@ class OneQueryTables(SetTables):
         none : array of bool, shape (count,)
             Whether it is proved that no subgraph has the row's degree.
         nodes : array of int64, shape (count,)
+            The number of nodes visited for each row.
         members : list of array of int64
             The vertices of each subgraph, in any order.
         """

@@ -39,7 +39,7 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, i32, u8, u32
 
 INFINITY = 2**32 - 1  # as a signed integer -1, the result for unreachable vertices
-LONGEST = 2**31 - 1  # longer than any shortest path
+LONGEST = 2**31 - 1  # an upper bound of the distances
 DEEP = 32  # beyond this level, frontiers of at most a 32nd (WIDE) of all vertices
 WIDE = 32  # are expanded asynchronously,
 AT_ONCE = 32  # this many levels between barriers

@@ -8,8 +8,10 @@ edge destroys a triangle; of two edges deleted in the same round, the one of low
 the support of the third.  All threads share the neighbours of the end with the shorter row, and
 look them up in the row of the other end.  Rows are in the order of hashed neighbours, and have a
 Bloom filter of one hash; of each of its words the first arc is known, and the bits before that of a
-neighbour lead to its arc.  Whenever half of the edges are deleted, their arcs are removed from the
-rows.  O(sum of min(degree u, degree v) over edges) expected.  One launch, after the first counts.
+neighbour lead to its arc.  Whenever half of the edges are deleted and at least `MIN_PACKED`
+remain, their arcs are removed from the rows.  O(sum of min(degree u, degree v) over edges)
+expected.  One launch, after the first counts.  Unless rows were packed, a graph of up to
+`MAX_KEPT_EDGES` edges keeps them for the next call.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
 PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
-MIN_PACKED = 1 << 10  # remaining edges; rows of fewer are not packed, which takes longer
+MIN_PACKED = 1 << 10  # remaining edges; packing the rows of fewer takes longer than it saves
 TRUSSES = "trusses"  # key in `Graph.kept`
 MAX_KEPT_EDGES = 1 << 20  # of a graph that keeps its rows for the next call
 BITS = 8  # of a row's filter, for each arc

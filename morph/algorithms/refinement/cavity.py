@@ -56,7 +56,7 @@ class Boundary:
 
     ``edges`` are as of `across`, ``starts`` the vertices at which they begin, ``nexts`` the
     positions of the edges that follow; after the last one, that of the first.  ``segments`` are
-    those among the edges, in any order; see `find_buckets`.
+    half-edges of the segments among them, in any order; `find_buckets` replaces them by rows.
     """
 
     edges: local(i32, 128)  # type: ignore[valid-type]
@@ -99,7 +99,7 @@ def segment_at_boundary(edge, opposite, p, q, x, splits, params):
 
 @func
 def obstacle_at(edge, opposite, p, q, x, splits, params):
-    """What `segment_at_boundary` gives if an edge of the boundary is a segment; else NONE."""
+    """The result of `segment_at_boundary` if an edge of the boundary is a segment, else NONE."""
     if edge < 0:
         return segment_at_boundary(~edge, opposite, p, q, x, splits, params)
     return i32(NONE)
@@ -107,7 +107,7 @@ def obstacle_at(edge, opposite, p, q, x, splits, params):
 
 @func
 def is_obstacle(found):
-    """Whether a cavity ends at a segment, by what `obstacle_at` gives."""
+    """Whether the result of `obstacle_at` rejects the cavity."""
     return found >= 0 or found <= MISFIT
 
 
@@ -200,13 +200,13 @@ def grow_cavity(g, x, start, cavity, boundary, params):
 
 @func
 def next_position(boundary, at, i, new):
-    """The position of the edge that follows edge i of a boundary, which is at position ``at``."""
+    """The position of edge i + 1 of a boundary, if edge i is at position ``at``."""
     return i32(new.second) if i + 1 == new.second else boundary.nexts[at]
 
 
 @func
 def end_of_edge(boundary, after, i, new):
-    """The vertex at which edge i of a boundary ends, if that behind it is at position ``after``."""
+    """The vertex at which edge i of a boundary ends, if edge i + 1 is at position ``after``."""
     return new.end if i + 1 >= boundary.edges.size else boundary.starts[after]
 
 

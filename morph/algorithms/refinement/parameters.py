@@ -42,8 +42,8 @@ SMALL = 10_000
 MANY_SEGMENTS = 16
 FEW_BUCKETS = 24  # enough otherwise, and each costs a pass over the waiting triangles
 BOUNDARIES = ("split", "keep-hull", "keep-all")
-# so few active triangles, or this portion of all so far, that the next bucket becomes active: more
-# conflict with each other, and make more triangles; fewer leave a GPU idle
+# the next bucket becomes active when fewer triangles are active than the first number and than one
+# in so many (the second) of those that wait: more would conflict, fewer leave a GPU idle
 MOST_ACTIVE = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
 SEGMENTS_PORTION = 256  # the portion where segments come first
 DEFERRAL_THRESHOLD = 512  # in deterministic rounds of more items some wait, see `is_preceded`

@@ -195,7 +195,7 @@ class _Program:
             self.graphs,
         )  # fmt: skip
         if found.copies:
-            raise NeedsSteps("a step uses rows by their number")
+            raise NeedsSteps("a step uses points by their number")
         for m in found.messages:
             self.stores[m.slot] = next(x for x in m.unit.stores if x.slot == m.slot)
             outbox = replace(self.stores[m.slot], slot=_outbox(m.slot))

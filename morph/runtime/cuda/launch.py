@@ -141,7 +141,7 @@ def load(
 def build(
     outline: Outline, text: str, device_index: int, rebuilt: Callable[[], object]
 ) -> None:  # fmt: skip
-    """Compile a unit's text, a long one quickly."""
+    """Compile a unit's text; a long one without inlining."""
     whole, quick_first = prelude(*outline.prelude) + text, _quick_first(outline, text, rebuilt)
     modules.build(whole, device_index, outline.entry, (), quick_first, quick_only=True)
 
@@ -150,6 +150,6 @@ def _quick_first(
     outline: Outline, text: str, rebuilt: Callable[[], object] | None
 ) -> Callable[[], object] | None:  # fmt: skip
     """Return ``rebuilt`` for units that are compiled quickly first."""
-    # the memory of stacks might not be allocated while other parts wait
+    # parts wait for each other: the driver might not be able to allocate stacks meanwhile
     on_parts = any(f.kind == "parts" for f in outline.fields)
     return rebuilt if len(text) >= LONG and not on_parts else None

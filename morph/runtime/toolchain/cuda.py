@@ -62,8 +62,8 @@ def build(
     use_installed : bool
         Whether to look in the installed package; false if the driver refuses the cubin there.
     rebuilt : callable, optional
-        Called by another thread when the cubin that was returned, compiled quickly, is there with
-        full optimisation; another call returns that one.  Without it the optimisation is full.
+        Called by another thread when the fully optimised cubin is in the cache; the next call
+        returns it.  Without this argument the first cubin is fully optimised.
     quick_only : bool
         As in `morph.runtime.toolchain.cpu.build`.
 
@@ -148,7 +148,7 @@ def _build(unit: _Unit, text: str, since: float) -> bytes:
 
 
 def _rebuild(unit: _Unit, text: str) -> bool:
-    """Compile a text with full optimisation, in the background; whether that succeeds."""
+    """Compile a text with full optimisation, in the background; return whether it succeeded."""
     since = perf_counter()
     if not _stored(unit, since):
         cubin, _ = _compile(text, unit.flags, f"{unit.key}.cpp", background=True)
@@ -266,7 +266,7 @@ def _library() -> Path | None:
 
 @memoised
 def _compiles_quickly() -> bool:
-    """Whether NVRTC knows `QUICK`, and runs in processes that can be ended."""
+    """Whether NVRTC accepts `QUICK`, and runs in a process of its own, which can be killed."""
     found = (_BUILTINS.fullmatch(file.name) for file in _wheel())
     versions = [(int(name[1]), int(name[2])) for name in found if name]
     alone = _library() is not None and len(versions) == 1

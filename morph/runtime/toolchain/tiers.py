@@ -2,8 +2,8 @@
 
 ``MORPH_OPTIMIZE`` is ``auto`` (the default), ``quick`` or ``full``.  With ``auto``, a unit that is
 not in the cache is compiled quickly.  When its launches have taken `OPTIMISE_AFTER`
-seconds, threads of this process have it compiled again by processes at the lowest priority, which
-end with this one; the next launch loads the new binary.
+seconds, or for a GPU at once, threads of this process have it compiled again by processes at the
+lowest priority, which end with this one; the next launch loads the new binary.
 """
 
 from __future__ import annotations
