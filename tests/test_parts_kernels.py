@@ -554,6 +554,26 @@ def reset_low(p):
     p.low = -1
 
 
+@morph.func
+def hop(p, g):
+    before = g.points[p.low].count
+    p.count = before + 1
+
+
+@morph.kernel
+def hop_twice(p, g):
+    hop(p, g)
+    hop(p, g)
+
+
+def test_functions_that_read_by_number_and_write_are_refused():
+    """The second call would read the value before the step, not that of the first."""
+    parts = morph.partition(morph.generate.grid(4, 4, device="cpu"), ["cpu", "cpu"])
+    add(parts, i64, "count low")
+    with pytest.raises(morph.LanguageError, match="is its value before the step"):
+        morph.foreach(parts.points, hop_twice, parts)
+
+
 def test_a_row_by_number_is_one_that_is_there():
     g = morph.generate.grid(4, 4, device="cpu")
     parts = morph.partition(g, ["cpu", "cpu"])

@@ -197,7 +197,7 @@ class Making:
             Keep the values as column ``weight``.
         symmetric : bool, optional
             Whether the graph is undirected.  By default, whether the matrix equals its transpose,
-            including the values if they are kept; True and False are not checked.
+            including the values if they are kept; True is checked as in `from_edges`.
         copy, device
             As in `from_edges`.
 

@@ -20,6 +20,7 @@ from morph.compiler.passes.partitioning import Message, Partitioning, derive, de
 from morph.compiler.passes.replicated import Agreement
 from morph.data.versions import latest
 from morph.language.bundles import flat
+from morph.language.messages import shortened
 from morph.language.weak import WeakMap
 from morph.launch import lookup
 from morph.launch.binding import Compiled, Request, Where, captured
@@ -178,7 +179,7 @@ class PartitionedLaunch(LaunchOnParts):
                 self.objects = {slot: ref(x) for slot, x in owners.items()}
             self.parts.append(_part(k, graph, call, derived, slots))
         for x in self.partitioning.copies:
-            names = ", ".join(f"{x.of}.{name}" for name in x.columns)
+            names = shortened(", ".join(f"{x.of}.{name}" for name in x.columns), 80)
             text = f"{self._name} uses points by number: each step sends {names} to all parts"
             warnings.warn(text, PerformanceWarning, stacklevel=7)
 

@@ -162,14 +162,18 @@ def _refuse_others(nodes: Iterable[Any], own: tuple[str, str], copy: tuple[str, 
 def _refuse_late(
     funcs: Mapping[str, tuple[Any, ...]], own: tuple[str, str], copy: tuple[str, str]
 ) -> None:
-    """Refuse reads by number after changes, in the same loop, and in different functions."""
+    """Refuse reads by number after changes, in the same loop, and outside of the kernel.
+
+    The kernel is the first function; it may call the others several times.
+    """
 
     def changes(n: Any) -> bool:
         return own in ir.columns((n,), "writes")
 
+    kernel = next(iter(funcs))
     changing = {f for f, nodes in funcs.items() if any(map(changes, nodes))}
     for f, nodes in funcs.items():
-        after = len(nodes) if not changing or changing == {f} else 0
+        after = len(nodes) if not changing or changing == {f} == {kernel} else 0
         for i, n in enumerate(nodes):
             inner = tuple(ir.walk(n)) if isinstance(n, LOOPS) or changes(n) else ()
             if isinstance(n, LOOPS) and any(map(changes, inner)):
