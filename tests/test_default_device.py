@@ -180,7 +180,10 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert json.loads(run("components", path, "--json")[1])["device"] == "python"
     assert json.loads(run("components", path, "--json", "--device", "cpu")[1])["device"] == "cpu"
     monkeypatch.setenv("MORPH_DEVICE", "gpu")
-    for command in (["components", path], ["generate", "grid", 2, 2, "-o", tmp_path / "h.gr"]):
+    for command in (
+        ["components", path],
+        ["generate", "grid", 2, 2, "--weight", 1, 9, "-o", tmp_path / "h.gr"],
+    ):
         code, _, said = run(*command)
         assert code == 2 and said.startswith("morph: MORPH_DEVICE: no device 'gpu'; there are")
         assert said.count("\n") == 1
