@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from morph.plotting.axes import new_axes, require_matplotlib
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -24,13 +26,9 @@ def draw_decimation(rounds: Sequence[Any], variables: int, ax: Axes | None = Non
     ax : matplotlib Axes, optional
         Axes to draw on; by default those of a new figure.
     """
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        message = "plotting needs matplotlib: pip install 'morph-engine[mesh]'"
-        raise ImportError(message) from error
+    require_matplotlib()
     if ax is None:
-        ax = Figure(figsize=(7, 4.2), layout="constrained").add_subplot()
+        ax = new_axes(7, 4.2)
     figure: Any = ax.get_figure(root=True)
     fixed = [1 - r.free / max(variables, 1) for r in rounds]
     ax.axhline(0, color="#bbbbbb", linewidth=0.8)

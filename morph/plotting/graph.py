@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.messages import shown
+from morph.plotting.axes import new_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LAID_OUT = 1_000  # points: the layout takes time proportional to the cube of their number
-EDGES = 50_000  # more cannot be told apart
+EDGES = 50_000  # more cannot be distinguished
 NAMED = 60  # more labels overlap
 ARROWS = 2_000
 ITERATIONS = 100
@@ -53,12 +54,9 @@ def draw(
     ax: Axes | None = None,
 ) -> Figure:
     """Draw a graph, the fields of `Drawn`.  See `morph.Graph.plot`."""
-    try:
-        from matplotlib import colormaps  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        message = "plotting needs matplotlib: pip install 'morph-engine[mesh]'"
-        raise ImportError(message) from error
+    require_matplotlib()
+    from matplotlib import colormaps  # noqa: PLC0415
+
     if isinstance(cmap, str) and cmap not in colormaps:
         raise ValueError(f"cmap is the name of a matplotlib colour map, not {shown(cmap)}")
     drawn = Drawn(*graph)
@@ -68,10 +66,10 @@ def draw(
     places = _places(drawn, positions)
     numbers = None if values is None else _numbers(values, n)
     if ax is None:
-        ax = Figure(figsize=(7 if numbers is None else 8, 7), layout="constrained").add_subplot()
+        ax = new_axes(7 if numbers is None else 8, 7)
     figure: Any = ax.get_figure(root=True)
     _edges(ax, drawn, places)
-    size = float(np.clip(6000 / max(n, 1), 8, 200))
+    size = _marker_size(n)
     style: dict[str, Any] = {"s": size, "edgecolors": INK, "linewidths": size**0.5 / 20}
     if numbers is None:
         ax.scatter(*places.T, color=PLAIN, zorder=3, **style)
@@ -174,9 +172,14 @@ def _edges(ax: Axes, graph: Drawn, places: NDArray[np.float64]) -> None:
         ax.quiver(*begin.T, *to.T, color=LINE, zorder=2, **head, **xy)
     if loop.any():
         at = places[graph.src[loop]]
-        ring = float(np.clip(6000 / len(places), 8, 200)) * 2.5
+        ring = 2.5 * _marker_size(len(places))
         x, y = at.T
         ax.scatter(x, y, s=ring, facecolors="none", edgecolors=LINE, linewidths=width, zorder=2)
+
+
+def _marker_size(n: int) -> float:
+    """Area of the marker of each of n points, in square points."""
+    return float(np.clip(6000 / max(n, 1), 8, 200))
 
 
 def _values(ax: Axes, places: Any, numbers: Any, label: Any, cmap: str, style: Any) -> None:

@@ -16,6 +16,7 @@ from morph.io.text.files import replacing
 from morph.io.text.scanner import StrPath
 from morph.language.messages import shown
 from morph.mesh.arrays import real_array
+from morph.plotting.axes import new_axes, require_matplotlib
 from morph.plotting.raster import rasterize, trace
 
 if TYPE_CHECKING:
@@ -44,12 +45,8 @@ def draw(
     ax: Axes | None = None,
 ) -> Figure:
     """Draw a mesh on the host.  See `morph.Mesh.plot`."""
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-        from matplotlib.patches import Patch  # noqa: PLC0415
-    except ImportError as error:
-        message = "plotting needs matplotlib: pip install 'morph-engine[mesh]'"
-        raise ImportError(message) from error
+    require_matplotlib()
+    from matplotlib.patches import Patch  # noqa: PLC0415
 
     bad = np.flatnonzero(~np.isfinite(mesh.points).all(axis=1))
     if len(bad):
@@ -58,8 +55,7 @@ def draw(
     low, high = _corners(mesh)
     if ax is None:
         wide, tall = (high - low) * (9 / (high - low).max())
-        size = (max(wide, 3) + (1.4 if coloring.label is not None else 0), max(tall, 3))
-        ax = Figure(figsize=size, layout="constrained").add_subplot()
+        ax = new_axes(max(wide, 3) + (1.4 if coloring.label is not None else 0), max(tall, 3))
     figure: Any = ax.get_figure(root=True)
     shown = _triangles(mesh, coloring, ax, low, high)
     if segments:
