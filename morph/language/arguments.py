@@ -15,6 +15,7 @@ def truth(x: Any, name: str) -> bool:
     Raises
     ------
     TypeError
+        If it is not.
     """
     if not isinstance(x, int | np.integer | np.bool_) or x not in (0, 1):
         raise TypeError(f"{name} is True or False, not {shown(x)}")
@@ -27,6 +28,7 @@ def callback(x: Any, name: str) -> None:
     Raises
     ------
     TypeError
+        If it is not.
     """
     if x is not None and not callable(x):
         raise TypeError(f"{name} is a function, not {shown(x)}")
@@ -38,6 +40,7 @@ def word(x: Any, name: str) -> str:
     Raises
     ------
     TypeError
+        If it is not.
     """
     if not isinstance(x, str):
         raise TypeError(f"{name} is a string, not {shown(x)}")
@@ -50,6 +53,7 @@ def key(x: Any, name: str) -> None:
     Raises
     ------
     TypeError
+        If it is not.
     """
     try:
         hash(x)
@@ -63,6 +67,7 @@ def of_type(x: Any, name: str, *kinds: str) -> None:
     Raises
     ------
     TypeError
+        If it is not.
     """
     if not any(c.__name__ in kinds for c in type(x).__mro__):
         raise TypeError(f"{name} is a {' or '.join(kinds)}, not {shown(x)}")
