@@ -14,7 +14,7 @@ duplicates are dropped, so that there are fewer edges than were drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +24,14 @@ from numpy.typing import NDArray
 from morph.data.conversion import as_integer, number
 from morph.generate.draws import UNIT, Thresholds, check, quadrants, raw_bits, streams
 from morph.graph import Graph
-from morph.graph.arrange import Rows, empty, offsets_from, require_memory, sources_from
+from morph.graph.arrange import (
+    Rows,
+    empty,
+    offsets_from,
+    require_bytes,
+    require_memory,
+    sources_from,
+)
 from morph.language.arguments import truth
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
@@ -33,6 +40,7 @@ from morph.partition.partition import bounds_by_range, checked_shares, partition
 from morph.partition.pool import each_part
 from morph.partition.ranges import partitioned, places
 from morph.partition.transport import Transport, agree
+from morph.runtime.arrays import array_module
 from morph.runtime.device import Array, Device, device, device_for
 
 GRAPH500 = (0.57, 0.19, 0.19)
@@ -51,6 +59,7 @@ _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
 _CHUNKS = 16  # a chunk behind the first one of a group has 1 / _CHUNKS of a group's keys
+_PASSES = 8  # at most, in which parts draw all edges
 _BATCHES = 12  # in which a GPU draws the edges of a part, if these have `bulk` to 3 * `bulk` edges
 
 
@@ -373,53 +382,117 @@ def _graph(
     most = m if directed else 2 * m
     devices, comm = spec
 
-    def groups_of(where: Device, own: range, parts: int = 1) -> _Groups:
-        at_once = where.bulk if where.on_host else where.bulk * 8
-        groups = min(-(-most // (parts * at_once)), _GROUPS)
-        if parts == 1 and (where.on_host or 24 * most < (where.free() or 0)):
-            groups = 1  # groups save memory, but cost time
-        held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
-        require_memory(where, n, most // parts, held, arranged=True)
-        return _Groups(where, own, groups, most // parts, parts == 1)
-
-    def weighted_rows(found: _Groups) -> Rows:
+    def weighted_rows(found: _SortedKeys) -> Rows:
         where = found.where
         with where.active():
-            rows = _rows(found, simple)
+            rows = found.rows()
             if weight is not None and kind is not None:
+                rows.src = sources_from(where, rows.offsets, rows.dst.size, found.own.start)
                 rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
+                rows.src = None  # it takes much memory, and few algorithms use it
         return rows
 
     if comm is None and not isinstance(devices, (list, tuple)):
-        found = groups_of(where := device_for(devices), range(n))
+        where = device_for(devices)
+        # groups save memory, but cost time
+        at_once = where.on_host or 24 * most < (where.free() or 0)
+        groups = 1 if at_once else _groups(where, most)
+        held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
+        require_memory(where, n, most, held, arranged=True)
+        found, whole = _SortedKeys(where, range(n)), _Groups(where, range(n), groups, most, True)
         with where.active():
             for keys in _keys(pairs(where, (0, 1)), directed, simple):
-                found.add(keys)
+                whole.add(keys)
+            found.add(whole, simple)
         return Graph._of_rows(where, weighted_rows(found), directed)
 
     devices, transport = places(devices, comm)
     agree(transport, "the graph", (n, m, weight, directed, simple, seed))
     parts = transport.size
     bounds = bounds_by_range(n, checked_shares(None, parts))
-    waiting, batches = dict[int, _Groups](), dict[int, Iterator[Array]]()
+    edges = {k: _SortedKeys(devices[k], range(*bounds[k : k + 2])) for k in transport.here}
+    passes = _passes(devices, transport, n, most // parts, kind, directed)
 
-    def begin(k: int) -> None:
-        waiting[k] = groups_of(devices[k], range(bounds[k], bounds[k + 1]), parts)
-        batches[k] = _keys(pairs(devices[k], (k, parts)), directed, simple)
+    def drawn(k: int, own: list[range]) -> Iterator[Array]:
+        only = own if passes > 1 else []
+        return _keys(pairs(devices[k], (k, parts)), directed, simple, only)
 
-    each_part(devices, transport, begin)
-    _exchange(devices, transport, bounds, batches, waiting)
+    for i in range(passes):
+        own = [range(a + (b - a) * i // passes, a + (b - a) * (i + 1) // passes)
+               for a, b in pairwise(bounds)]  # fmt: skip
+        waiting = _exchange(devices, transport, bounds, own, most // (parts * passes), drawn)
+        _sort(devices, transport, edges, waiting, simple)
     return partitioned(
-        devices, n, lambda where, own, k: weighted_rows(waiting.pop(k)), directed, transport, bounds
+        devices, n, lambda where, own, k: weighted_rows(edges.pop(k)), directed, transport, bounds
     )
 
 
+def _groups(where: Device, most: int) -> int:
+    """Return in how many groups a device sorts at most so many keys."""
+    return min(-(-most // (where.bulk if where.on_host else where.bulk * 8)), _GROUPS)
+
+
+def _passes(
+    devices: list[Device], transport: Transport, n: int, most: int,
+    kind: type[np.generic] | None, directed: bool,
+) -> int:  # fmt: skip
+    """Return how often all edges are drawn, each time to keep those from other points.
+
+    Keys take twice the memory of targets, which are what remains of them, so a part of ``most``
+    edges that fits the memory only without its keys is made in several passes.
+
+    Raises
+    ------
+    MemoryError
+        If the free memory of a device does not suffice for `_PASSES` passes.
+    """
+    wanted = dict[int, int]()
+
+    def choose(k: int) -> None:
+        where = devices[k]
+        together = sum(devices[j] == where for j in transport.here)
+        free = where.free()
+        needed = [bytes_of_part(where, n, most, transport.size, p, kind, directed)
+                  for p in range(1, _PASSES + 1)]  # fmt: skip
+        fitting = [p for p, x in enumerate(needed, 1) if free is None or together * x <= free]
+        if not fitting:
+            require_bytes(where, n, most, together * needed[-1])
+        wanted[k] = fitting[0] if fitting else 1
+
+    each_part(devices, transport, choose)
+    return max(transport.gather(wanted))
+
+
+def bytes_of_part(
+    where: Device, n: int, most: int, parts: int, passes: int, kind: type[np.generic] | None,
+    directed: bool,
+) -> int:  # fmt: skip
+    """Return the largest memory of making a part of at most ``most`` edges.
+
+    It is that of the last pass, of joining the targets of all groups, or of numbering points.
+    """
+    own, targets, width = n // parts, 4 * most, 0 if kind is None else np.dtype(kind).itemsize
+    batch = 48 * min(most, _PART * _streams_of(where, most // 2 * parts, (0, parts)))
+    keys = 8 * most // passes * 65 // 64 + max(batch, 16 * most // passes // _GROUPS)
+    drawing = keys + targets * (passes - 1) // passes + 4 * n
+    columns = (max(2 * width, width + 4) if width else 0) + (16 if directed else 0)
+    numbering = targets + columns * most + 24 * n
+    return max(drawing, 2 * targets, numbering) + 16 * own
+
+
 def _exchange(
-    devices: list[Device], transport: Transport, bounds: list[int],
-    batches: dict[int, Iterator[Array]], waiting: dict[int, _Groups],
-) -> None:  # fmt: skip
-    """Send the keys that each part draws to the owners of their sources, batch by batch."""
+    devices: list[Device], transport: Transport, bounds: list[int], own: list[range], most: int,
+    keys_of: Callable[[int, list[range]], Iterator[Array]],
+) -> dict[int, _Groups]:  # fmt: skip
+    """Send the keys that each part draws to the owners of their sources, batch by batch.
+
+    Returns the keys with sources in ``own``, about ``most``, of each part of this process.
+    """
+    batches, waiting = dict[int, Iterator[Array]](), dict[int, _Groups]()
     drawn, received = dict[int, Array | None](), dict[int, Any]()
+    for k in transport.here:
+        batches[k] = keys_of(k, own)
+        waiting[k] = _Groups(devices[k], own[k], _groups(devices[k], most), most, False)
 
     def keep_and_draw(k: int) -> None:
         where = devices[k]
@@ -442,8 +515,21 @@ def _exchange(
     while True:
         each_part(devices, transport, keep_and_draw)
         if not any(transport.gather({k: keys is not None for k, keys in drawn.items()})):
-            return
+            return waiting
         received.update(transport.exchange({k: divided(k) for k in transport.here}))
+
+
+def _sort(
+    devices: list[Device], transport: Transport, edges: Mapping[int, _SortedKeys],
+    waiting: dict[int, _Groups], simple: bool,
+) -> None:  # fmt: skip
+    """Sort the keys of each part."""
+
+    def sort(k: int) -> None:
+        with devices[k].active():
+            edges[k].add(waiting.pop(k), simple)
+
+    each_part(devices, transport, sort)
 
 
 def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
@@ -453,18 +539,33 @@ def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
     return found
 
 
-def _keys(pairs: Iterable[Pair], directed: bool, simple: bool) -> Iterator[Array]:
-    """Yield edges, and their reverses unless directed, as keys (source, target)."""
+def _keys(
+    pairs: Iterable[Pair], directed: bool, simple: bool, only: Sequence[range] = ()
+) -> Iterator[Array]:
+    """Yield edges, and their reverses unless directed, as keys (source, target).
+
+    Only those with sources in the ranges ``only``, which are in order, if these are given.
+    """
     for u, v in pairs:
         if simple:
             kept = u != v
             u, v = u[kept], v[kept]
-        yield u.astype(np.int64) << 32 | v
+        yield _keys_within(u, v, only)
         if not directed:
             if not simple:
                 kept = u != v
                 u, v = u[kept], v[kept]
-            yield v.astype(np.int64) << 32 | u
+            yield _keys_within(v, u, only)
+
+
+def _keys_within(u: Array, v: Array, only: Sequence[range]) -> Array:
+    """Return edges from points in some ranges, or all, as keys."""
+    if only:
+        xp = array_module(u)
+        ends = xp.asarray(np.array([(x.start, x.stop) for x in only], u.dtype).reshape(-1))
+        kept = (xp.searchsorted(ends, u, side="right") & 1).astype(bool)
+        u, v = u[kept], v[kept]
+    return u.astype(np.int64) << 32 | v
 
 
 class _Groups:
@@ -571,33 +672,49 @@ class _Groups:
         return _joined(self.where, chunks, np.int64)
 
 
-def _rows(given: _Groups, simple: bool) -> Rows:
-    """Sort keys and convert them to CSR, group by group of consecutive sources.
+class _SortedKeys:
+    """Edges from consecutive points, in order, as offsets and targets.
 
-    A key of 8 bytes becomes a target and later a source of 4 bytes each, so the peak memory is that
-    of the keys, a batch and a group.
+    Parameters
+    ----------
+    where : Device
+    own : range
+        The points.
     """
-    where, own, cuts = given.where, given.own, given.cuts
-    xp = where.xp
-    offsets, found, end = where.zeros(len(own) + 1, np.int64), [], 0
-    for k, (first, last) in enumerate(pairwise(cuts)):
-        keys = given.take(k)
-        keys.sort()
-        if simple:
-            keys = keys[: _drop_repeated(where, keys)]
-        points = xp.arange(first + 1, last + 1)
-        offsets[first - own.start + 1 : last - own.start + 1] = (
-            xp.searchsorted(keys, points << 32) + end
-        )
-        dst = empty(where, keys.size, np.int32)
-        for start in range(0, keys.size, where.bulk):
-            dst[start : start + where.bulk] = keys[start : start + where.bulk] & _LOW
-        found.append(dst)
-        end += keys.size
-        del keys, dst
-    dst = _joined(where, found, np.int32)
-    src = sources_from(where, offsets, dst.size, own.start)
-    return Rows(offsets, src, dst, None)
+
+    def __init__(self, where: Device, own: range) -> None:
+        self.where, self.own = where, own
+        self._offsets: Array = None
+        self._pieces, self._end = list[Array](), 0  # of the targets, and their number
+
+    def add(self, given: _Groups, simple: bool) -> None:
+        """Sort and add keys, group by group; their sources follow those of all earlier keys.
+
+        A key of 8 bytes becomes a target of 4, so the peak memory is that of the keys, a batch and
+        a group.
+        """
+        where, xp, own = self.where, self.where.xp, self.own
+        if self._offsets is None:
+            self._offsets = where.zeros(len(own) + 1, np.int64)
+        for k, (first, last) in enumerate(pairwise(given.cuts)):
+            keys = given.take(k)
+            keys.sort()
+            if simple:
+                keys = keys[: _drop_repeated(where, keys)]
+            points = xp.arange(first + 1, last + 1)
+            self._offsets[first - own.start + 1 : last - own.start + 1] = (
+                xp.searchsorted(keys, points << 32) + self._end
+            )
+            dst = empty(where, keys.size, np.int32)
+            for start in range(0, keys.size, where.bulk):
+                dst[start : start + where.bulk] = keys[start : start + where.bulk] & _LOW
+            self._pieces.append(dst)
+            self._end += keys.size
+            del keys, dst
+
+    def rows(self) -> Rows:
+        """Return all edges, once."""
+        return Rows(self._offsets, None, _joined(self.where, self._pieces, np.int32), None)
 
 
 def _joined(where: Device, pieces: list[Array], dtype: Any) -> Array:
