@@ -40,7 +40,6 @@ from morph.partition.partition import bounds_by_range, checked_shares, partition
 from morph.partition.pool import each_part
 from morph.partition.ranges import partitioned, places
 from morph.partition.transport import Transport, agree
-from morph.runtime.arrays import array_module
 from morph.runtime.device import Array, Device, device, device_for
 
 GRAPH500 = (0.57, 0.19, 0.19)
@@ -414,8 +413,9 @@ def _graph(
     passes = _passes(devices, transport, n, most // parts, kind, directed)
 
     def drawn(k: int, own: list[range]) -> Iterator[Array]:
-        only = own if passes > 1 else []
-        return _keys(pairs(devices[k], (k, parts)), directed, simple, only)
+        where = devices[k]
+        chosen = _membership(where, own) if passes > 1 else None
+        return _keys(pairs(where, (k, parts)), directed, simple, chosen)
 
     for i in range(passes):
         own = [range(a + (b - a) * i // passes, a + (b - a) * (i + 1) // passes)
@@ -539,31 +539,35 @@ def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
     return found
 
 
+def _membership(where: Device, ranges: Sequence[range]) -> Callable[[Array], Array]:
+    """Return a function that tells which points are in one of some ranges, which are in order."""
+    ends = where.asarray(np.array([(x.start, x.stop) for x in ranges], np.int64).reshape(-1))
+    return lambda u: (where.xp.searchsorted(ends, u, side="right") & 1).astype(bool)
+
+
 def _keys(
-    pairs: Iterable[Pair], directed: bool, simple: bool, only: Sequence[range] = ()
-) -> Iterator[Array]:
+    pairs: Iterable[Pair], directed: bool, simple: bool,
+    chosen: Callable[[Array], Array] | None = None,
+) -> Iterator[Array]:  # fmt: skip
     """Yield edges, and their reverses unless directed, as keys (source, target).
 
-    Only those with sources in the ranges ``only``, which are in order, if these are given.
+    With ``chosen`` only those with sources for which it is true.
     """
     for u, v in pairs:
         if simple:
             kept = u != v
             u, v = u[kept], v[kept]
-        yield _keys_within(u, v, only)
+        yield _keys_of(u, v, chosen)
         if not directed:
             if not simple:
                 kept = u != v
                 u, v = u[kept], v[kept]
-            yield _keys_within(v, u, only)
+            yield _keys_of(v, u, chosen)
 
 
-def _keys_within(u: Array, v: Array, only: Sequence[range]) -> Array:
-    """Return edges from points in some ranges, or all, as keys."""
-    if only:
-        xp = array_module(u)
-        ends = xp.asarray(np.array([(x.start, x.stop) for x in only], u.dtype).reshape(-1))
-        kept = (xp.searchsorted(ends, u, side="right") & 1).astype(bool)
+def _keys_of(u: Array, v: Array, chosen: Callable[[Array], Array] | None) -> Array:
+    if chosen is not None:
+        kept = chosen(u)
         u, v = u[kept], v[kept]
     return u.astype(np.int64) << 32 | v
 
