@@ -460,7 +460,8 @@ def _passes(
         wanted[k] = fitting[0] if fitting else 1
 
     each_part(devices, transport, choose)
-    return max(transport.gather(wanted))
+    passes: int = max(transport.gather(wanted))
+    return passes
 
 
 def bytes_of_part(

@@ -332,7 +332,7 @@ class Arcs:
     """
 
     ids: Any
-    src: Array | None
+    src: Array
     dst: Array
     columns: dict[str, Array]
     degree: Array | None = None
@@ -453,9 +453,7 @@ class Maker:
             offsets[1:] += count_keys(xp, row[copies.src], offsets.size - 1)
         return xp.cumsum(offsets, out=offsets)
 
-    def _graph(
-        self, where: Device, n: int, offsets: Array | None, src: Array | None, dst: Array
-    ) -> Graph:
+    def _graph(self, where: Device, n: int, offsets: Array | None, src: Array, dst: Array) -> Graph:
         """Make the graph of a part, without columns but the ends of edges."""
         if offsets is not None:
             rows = Rows(where.asarray(offsets), src, dst, None)
