@@ -272,23 +272,6 @@ def test_parts_draw_each_edge_once(monkeypatch):
         assert (a == b).all()
 
 
-@pytest.mark.parametrize("passes", [1, 3])
-@pytest.mark.parametrize("kind", [k for k in MADE if k != "geometric"])
-def test_later_batches_are_sorted_by_groups_only(kind, passes, monkeypatch):
-    monkeypatch.setattr(generate.graphs, "_PART", 8)
-    monkeypatch.setattr(Pretended, "bulk", 8)
-    monkeypatch.setattr(generate.graphs, "_BATCHES", 1 << 20)
-    monkeypatch.setattr(generate.graphs, "_passes", lambda *_: passes)
-    divide, ranges = generate.graphs._divided, []
-    monkeypatch.setattr(generate.graphs, "_divided",
-                        lambda *given: ranges.append(len(given[2])) or divide(*given))  # fmt: skip
-    wanted = MADE[kind]()
-    made = MADE[kind](device=[pretended(monkeypatch, k) for k in (7, 8)]).to("cpu")
-    for a, b in zip(made.edge_list(), wanted.edge_list(), strict=True):
-        assert (a is None and b is None) or (a == b).all()
-    assert max(ranges) > 1 and sum(x > 0 for x in ranges) * 2 > len(ranges)
-
-
 @pytest.mark.parametrize("passes", [2, 3, 8])
 @pytest.mark.parametrize("kind", [k for k in MADE if k != "geometric"])
 def test_parts_made_in_passes_are_those_of_one(kind, passes, monkeypatch):

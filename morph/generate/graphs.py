@@ -491,7 +491,6 @@ def _exchange(
     """
     batches, waiting = dict[int, Iterator[Array]](), dict[int, _Groups]()
     drawn, received = dict[int, Array | None](), dict[int, Any]()
-    firsts = list[int]()  # the first sources of all groups, once all parts have chosen theirs
     for k in transport.here:
         batches[k] = keys_of(k, own)
         waiting[k] = _Groups(devices[k], own[k], _groups(devices[k], most), most, False)
@@ -503,7 +502,9 @@ def _exchange(
                 if keys.size:
                     waiting[k].add(where.asarray(keys), in_order=True)
             keys = next(batches[k], None)
-            drawn[k] = None if keys is None else _divided(where, keys, firsts)
+            if keys is not None:
+                keys.sort()
+            drawn[k] = keys
 
     def divided(k: int) -> list[list[Array]]:
         where, keys = devices[k], drawn.pop(k)
@@ -514,11 +515,8 @@ def _exchange(
 
     while True:
         each_part(devices, transport, keep_and_draw)
-        found = transport.gather({k: (a is None, waiting[k].firsts) for k, a in drawn.items()})
-        if all(ended for ended, _ in found):
+        if not any(transport.gather({k: keys is not None for k, keys in drawn.items()})):
             return waiting
-        if not firsts and all(own for _, own in found):
-            firsts += sorted({x for _, own in found for x in own})
         received.update(transport.exchange({k: divided(k) for k in transport.here}))
 
 
@@ -535,21 +533,8 @@ def _sort(
     each_part(devices, transport, sort)
 
 
-def _divided(where: Device, keys: Array, firsts: list[int]) -> Array:
-    """Sort keys by the ranges of their sources, which begin with ``firsts``; if empty, by all bits.
-
-    On a GPU a sort by one byte takes a fraction of the time, but more memory.
-    """
-    if not firsts or where.on_host:
-        keys.sort()
-        return keys
-    xp, begin = where.xp, where.asarray(np.array(firsts, np.int64) << 32)
-    number = xp.searchsorted(begin, keys, side="right").astype(np.min_scalar_type(len(firsts)))
-    return keys[xp.argsort(number, kind="stable")]
-
-
 def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
-    """Return where the keys of sources begin among keys that are sorted, or divided by them."""
+    """Return where the keys of sources begin among sorted keys."""
     first = where.asarray(np.array(sources, np.int64) << 32)
     found: list[int] = where.to_host(where.xp.searchsorted(keys, first)).tolist()
     return found
@@ -621,16 +606,8 @@ class _Groups:
         self._first = list[int]()  # the size of the first chunk of each group
         self._chunks, self._ends = list[list[Array]](), list[int]()
 
-    @property
-    def firsts(self) -> list[int]:
-        """The first source of each group; empty as long as these are not chosen."""
-        return self.cuts[:-1] if self._chunks or self.groups <= 1 else []
-
     def add(self, keys: Array, in_order: bool = False) -> None:
-        """Add keys, which may be overwritten unless they are ``in_order``.
-
-        These are sorted, or, when the groups are chosen, divided by the groups.
-        """
+        """Add keys, which are sorted if they are ``in_order``, and may be overwritten otherwise."""
         if not keys.size:
             return
         if self.groups > 1 and not in_order:
