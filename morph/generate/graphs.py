@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from morph.data.conversion import as_integer, number
 from morph.generate.draws import UNIT, Thresholds, check, quadrants, raw_bits, streams
+from morph.generate.weights import Hashed, Weight, draw_weights, weight_type
 from morph.graph import Graph
 from morph.graph.arrange import (
     Rows,
@@ -30,7 +31,6 @@ from morph.graph.arrange import (
     offsets_from,
     require_bytes,
     require_memory,
-    sources_from,
 )
 from morph.language.arguments import truth
 from morph.language.dtypes import ID_LIMIT, f64
@@ -51,7 +51,6 @@ Ints = NDArray[np.int64]
 Pair = tuple[Array, Array]  # ends of edges
 Share = tuple[int, int]  # k, n: the k-th of n equal shares
 Place = str | Device | list[Any] | tuple[Any, ...] | None
-Weight = tuple[float, float] | None
 
 _HOST = device("cpu")
 _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
@@ -377,18 +376,15 @@ def _graph(
 
     ``spec`` contains the device or devices, and the communicator.
     """
-    kind = _weight_type(weight)
+    kind = weight_type(weight)
     most = m if directed else 2 * m
     devices, comm = spec
 
     def weighted_rows(found: _SortedKeys) -> Rows:
-        where = found.where
-        with where.active():
-            rows = found.rows()
-            if weight is not None and kind is not None:
-                rows.src = sources_from(where, rows.offsets, rows.dst.size, found.own.start)
-                rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
-                rows.src = None  # it takes much memory, and few algorithms use it
+        rows = found.rows()
+        if weight is not None:
+            first, hashed = found.own.start, Hashed(weight, directed, simple, seed)
+            rows.weight = draw_weights(found.where, rows, first, hashed)
         return rows
 
     if comm is None and not isinstance(devices, (list, tuple)):
@@ -719,7 +715,8 @@ class _SortedKeys:
 
     def rows(self) -> Rows:
         """Return all edges, once."""
-        return Rows(self._offsets, None, _joined(self.where, self._pieces, np.int32), None)
+        with self.where.active():
+            return Rows(self._offsets, None, _joined(self.where, self._pieces, np.int32), None)
 
 
 def _joined(where: Device, pieces: list[Array], dtype: Any) -> Array:
@@ -746,74 +743,6 @@ def _drop_repeated(where: Device, keys: Array) -> int:
         keys[end : end + part.size] = part
         end += part.size
     return end
-
-
-def _weight_type(weight: Weight) -> type[np.generic] | None:
-    """Check a range of weights; returns the dtype of the column."""
-    if weight is None:
-        return None
-    try:
-        low, high = weight
-    except (TypeError, ValueError):
-        raise TypeError(f"weight is a pair (low, high), not {shown(weight)}") from None
-    number(low, "the lowest weight")
-    number(high, "the highest weight")
-    if isinstance(low, int | np.integer) and isinstance(high, int | np.integer):
-        if not -(2**63) <= low <= high < 2**63 or high - low >= 2**53:
-            raise ValueError(f"weight = {weight}: expected low <= high, less than 2^53 apart")
-        return np.int32 if low >= -(2**31) and high < 2**31 else np.int64
-    if not -math.inf < low <= high < math.inf:
-        raise ValueError(f"weight = {weight}: expected low <= high, finite")
-    return np.float64
-
-
-def _weights(
-    where: Device, rows: Rows, weight: tuple[float, float], kind: type[np.generic], directed: bool,
-    simple: bool, seed: int,
-) -> Array:  # fmt: skip
-    """Hash the seed, the ends and the index among parallel edges to a weight in a range."""
-    low, high = weight
-    salt = np.random.SeedSequence([seed, 2]).generate_state(1, np.uint64)[0]
-    m = rows.dst.size
-    out = empty(where, m, kind)
-    begin = 0  # first of the edges parallel to the last one
-    for start in range(0, m, where.bulk):
-        end = min(start + where.bulk, m)
-        u, v = (e[start:end].astype(np.uint64) for e in (rows.src, rows.dst))
-        number: Any = np.uint64(0)
-        if not simple:
-            number, begin = _numbers(where, rows, start, end, begin)
-        if not directed:
-            u, v = where.xp.minimum(u, v), where.xp.maximum(u, v)
-        mixed = _mixed(_mixed((u << np.uint64(32) | v) ^ salt) + number)
-        share = (mixed >> np.uint64(11)) * UNIT
-        if kind is np.float64:
-            out[start:end] = where.xp.minimum(low + share * (high - low), high)
-        else:
-            steps = (share * (int(high) - int(low) + 1)).astype(np.int64)
-            out[start:end] = where.xp.minimum(steps, high - low) + low
-    return out
-
-
-def _numbers(where: Device, rows: Rows, start: int, end: int, begin: int) -> tuple[Array, int]:
-    """Count the preceding parallel edges of each edge in [start, end), from ``begin`` on.
-
-    Also returns the first edge that is parallel to the last of them.
-    """
-    fresh, second = where.xp.zeros(end - start, bool), max(start, 1)
-    for e in (rows.src, rows.dst):
-        fresh[second - start :] |= e[second:end] != e[second - 1 : end - 1]
-    first = where.xp.concatenate([where.xp.full(1, begin), where.xp.flatnonzero(fresh) + start])
-    first = first[where.xp.cumsum(fresh)]
-    return (where.xp.arange(start, end) - first).astype(np.uint64), int(first[-1])
-
-
-def _mixed(keys: Array) -> Array:
-    """Mix bits by the finalizer of SplitMix64 (Steele and others, 2014)."""
-    keys = keys + np.uint64(0x9E3779B97F4A7C15)
-    keys = (keys ^ keys >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ keys >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return keys ^ keys >> np.uint64(31)
 
 
 def _permutation(where: Device, n: int, seed: int) -> Array:
