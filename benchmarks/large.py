@@ -19,7 +19,7 @@ from common import synchronize, table
 
 import morph
 from morph import generate
-from morph.generate.graphs import bytes_of_part
+from morph.generate.graphs import bytes_of_columns, bytes_of_part
 from morph.prelude import atomic_add, i32, i64
 
 
@@ -94,7 +94,8 @@ def estimate(scale: int, devices: list[str], weighted: bool) -> list[dict[str, A
     all points of other parts are mirrors; of an R-MAT graph of scale 20 to 29 less than half of the
     points have edges.
     """
-    n, parts, kind = 1 << scale, len(devices), np.int32 if weighted else None
+    n, parts = 1 << scale, len(devices)
+    columns = bytes_of_columns(np.int32 if weighted else None, False, True)
     own, arcs, others = n // parts, 32 * n // parts, n - n // parts
     sizes = {
         "arcs": arcs * (8 if weighted else 4), "offsets": 8 * (own + others),
@@ -105,7 +106,7 @@ def estimate(scale: int, devices: list[str], weighted: bool) -> list[dict[str, A
     rows = [{"of a part": name, "GB": size / 1e9} for name, size in sizes.items()]
     rows.append({"of a part": "all, at most", "GB": sum(x["GB"] for x in rows)})
     for passes in (1, 2, 4, 8):
-        most = bytes_of_part(morph.device(devices[0]), n, arcs, parts, passes, kind, False)
+        most = bytes_of_part(morph.device(devices[0]), n, arcs, parts, passes, columns)
         rows.append({"of a part": f"to make it in {passes} passes", "GB": most / 1e9})
     return rows
 

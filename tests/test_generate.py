@@ -305,7 +305,7 @@ def made_with(free, monkeypatch, scale=18):
 def test_parts_that_fit_only_without_their_keys_are_made_in_passes(monkeypatch):
     generate.rmat(4, device=["cpu", "cpu"])  # compiles
     at, n = morph.device("cpu"), 1 << 18
-    needed = {p: 2 * generate.graphs.bytes_of_part(at, n, 16 * n, 2, p, None, False)
+    needed = {p: 2 * generate.graphs.bytes_of_part(at, n, 16 * n, 2, p)
               for p in (1, 2)}  # fmt: skip
     made = {p: made_with(free, monkeypatch) for p, free in needed.items()}
     for p, (g, drawn, peak) in made.items():

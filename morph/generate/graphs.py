@@ -406,7 +406,8 @@ def _graph(
     parts = transport.size
     bounds = bounds_by_range(n, checked_shares(None, parts))
     edges = {k: _SortedKeys(devices[k], range(*bounds[k : k + 2])) for k in transport.here}
-    passes = _passes(devices, transport, n, most // parts, kind, directed)
+    columns = bytes_of_columns(kind, directed, simple)
+    passes = _passes(devices, transport, n, most // parts, columns)
 
     def drawn(k: int, own: list[range]) -> Iterator[Array]:
         where = devices[k]
@@ -428,10 +429,7 @@ def _groups(where: Device, most: int) -> int:
     return min(-(-most // (where.bulk if where.on_host else where.bulk * 8)), _GROUPS)
 
 
-def _passes(
-    devices: list[Device], transport: Transport, n: int, most: int,
-    kind: type[np.generic] | None, directed: bool,
-) -> int:  # fmt: skip
+def _passes(devices: list[Device], transport: Transport, n: int, most: int, columns: int) -> int:
     """Return how often all edges are drawn, each time to keep those from other points.
 
     Keys take twice the memory of targets, which are what remains of them, so a part of ``most``
@@ -448,7 +446,7 @@ def _passes(
         where = devices[k]
         together = sum(devices[j] == where for j in transport.here)
         free = where.free()
-        needed = [bytes_of_part(where, n, most, transport.size, p, kind, directed)
+        needed = [bytes_of_part(where, n, most, transport.size, p, columns)
                   for p in range(1, _PASSES + 1)]  # fmt: skip
         fitting = [p for p, x in enumerate(needed, 1) if free is None or together * x <= free]
         if not fitting:
@@ -460,19 +458,25 @@ def _passes(
     return passes
 
 
+def bytes_of_columns(kind: type[np.generic] | None, directed: bool, simple: bool) -> int:
+    """Return the bytes of an edge of a part for weights, and copies of edges of other parts."""
+    width = 0 if kind is None else np.dtype(kind).itemsize
+    counted = kind is not None and not simple  # parallel edges have different weights
+    return 2 * width + (12 if counted else 0) + (16 if directed else 0)
+
+
 def bytes_of_part(
-    where: Device, n: int, most: int, parts: int, passes: int, kind: type[np.generic] | None,
-    directed: bool,
-) -> int:  # fmt: skip
+    where: Device, n: int, most: int, parts: int, passes: int, columns: int = 0
+) -> int:
     """Return the largest memory of making a part of at most ``most`` edges.
 
     It is that of the last pass, of joining the targets of all groups, or of numbering points.
+    ``columns`` are those of `bytes_of_columns`.
     """
-    own, targets, width = n // parts, 4 * most, 0 if kind is None else np.dtype(kind).itemsize
+    own, targets = n // parts, 4 * most
     batch = 48 * min(most, _PART * _streams_of(where, most // 2 * parts, (0, parts)))
     keys = 8 * most // passes * 65 // 64 + max(batch, 16 * most // passes // _GROUPS)
     drawing = keys + targets * (passes - 1) // passes + 4 * n
-    columns = (max(2 * width, width + 4) if width else 0) + (16 if directed else 0)
     numbering = targets + columns * most + 24 * n
     return max(drawing, 2 * targets, numbering) + 16 * own
 
