@@ -647,6 +647,13 @@ def test_programs_and_reductions(g):
     assert host(g.points.a).tolist() == [0, 1, 2, 3]
 
 
+def test_check_is_true_or_false(g):
+    with pytest.raises(TypeError, match="check is True or False, not 'no'"):
+        morph.foreach(g.points, all_the_same_undeclared, g, check="no")
+    with pytest.raises(TypeError, match="on is True or False, not 'no'"), morph.checked("no"):
+        pass
+
+
 def test_blocks_nest_and_belong_to_a_thread(g):
     def quiet():
         morph.foreach(g.points, all_the_same_undeclared, g)

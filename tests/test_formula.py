@@ -12,6 +12,7 @@ from sat import brute, clause_lists, refutes
 
 import morph
 from morph import Formula, generate
+from morph.runtime.cpu.device import HostDevice
 from morph.validate import WrongAnswer, model, refuted, satisfied
 
 
@@ -98,6 +99,13 @@ def test_random_clauses_are_all_equally_likely():
     for k, want in sums.items():  # others have measured on these
         f = generate.random_ksat(k, 20_000, 4.2, seed=7)
         assert zlib.crc32(f.literals.astype("<i4").tobytes()) == want
+
+
+def test_random_ksat_is_refused_for_want_of_memory(monkeypatch):
+    monkeypatch.setattr(HostDevice, "free", lambda self: 10**8)
+    said = r"a formula of 42000000 3-clauses takes up to 0\.84 GB .* 0\.1 GB free"
+    with pytest.raises(MemoryError, match=said):
+        generate.random_ksat(3, 10**7, 4.2)
 
 
 def test_random_ksat_refuses():

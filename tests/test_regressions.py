@@ -22,9 +22,11 @@ from morph import (
     testing,
 )
 from morph.compiler.ir.abi import Status
+from morph.language import depth
 from morph.launch.scratch import scratch as scratch_of
 from morph.prelude import f64, i32, i64, local, single
 from morph.runtime import threads
+from morph.runtime.toolchain import progress
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -223,6 +225,32 @@ def test_a_forked_process_keeps_the_locks_of_its_thread():
         if not child:
             os._exit(0 if morph.bfs(g).distance.tolist() == [0, 1, 2] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@needs_fork
+@pytest.mark.parametrize("lock", ["depth", "progress"])
+def test_a_forked_process_takes_locks_that_another_thread_held(lock):
+    held = depth._lock if lock == "depth" else progress._Compilers.lock
+    begun, end = threading.Event(), threading.Event()
+
+    def use():
+        with held:
+            begun.set()
+            end.wait(600)
+
+    def call():
+        with depth.deep(), progress.compiling("unit"):
+            pass
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    begun.wait(600)
+    child = multiprocessing.get_context("fork").Process(target=call)
+    child.start()
+    child.join(60)
+    code = child.exitcode
+    child.kill(), end.set(), thread.join()
+    assert code == 0
 
 
 def test_threads_are_counted_where_processes_are_not_bound_to_cores(monkeypatch):
