@@ -1,4 +1,4 @@
-"""The python device: the meaning of each node, the protocol of a foreach, on units built by hand."""
+"""The python device: the meaning of each node, the protocol of a foreach; units built by hand."""
 
 from __future__ import annotations
 
