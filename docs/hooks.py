@@ -139,7 +139,7 @@ def rejections() -> str:
 INTRODUCTION = """\
 Each construct that the language rejects, with the message of its `morph.LanguageError` and the
 hint that follows the message. The caret line shows the columns that the error reports. The list is
-`tests/rejections.txt`, of which the tests run every entry.
+`tests/language/rejections.txt`, of which the tests run every entry.
 """
 
 
