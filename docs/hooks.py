@@ -124,7 +124,7 @@ def _reference(title: str, about: str, names: list[str]) -> tuple[str, str, str]
 
 def rejections() -> str:
     """The catalogue of compile-time errors, from the list that the tests read."""
-    text = (ROOT / "tests" / "rejections.txt").read_text()
+    text = (ROOT / "tests" / "language" / "rejections.txt").read_text()
     lines = ["# Errors of kernels", "", INTRODUCTION]
     for block in text.split("\n\n")[1:]:
         if block.startswith("## "):

@@ -216,8 +216,7 @@ def test_ties_are_canonicalised_from_any_start(target, side, seed):
 
 def test_threads_of_a_process():
     code = """
-import morph, sys
-sys.path[:0] = ["tests"]
+import morph
 import precompiled; precompiled.follow()
 from refining import square
 from test_refine_deterministic import digest
