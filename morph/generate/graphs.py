@@ -29,7 +29,6 @@ from morph.graph.arrange import (
     Rows,
     empty,
     offsets_from,
-    require_bytes,
     require_memory,
 )
 from morph.language.arguments import truth
@@ -40,7 +39,7 @@ from morph.partition.partition import bounds_by_range, checked_shares, partition
 from morph.partition.pool import each_part
 from morph.partition.ranges import partitioned, places
 from morph.partition.transport import Transport, agree
-from morph.runtime.device import Array, Device, device, device_for
+from morph.runtime.device import Array, Device, device, device_for, require_free
 
 GRAPH500 = (0.57, 0.19, 0.19)
 """Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is 0.05."""
@@ -450,7 +449,8 @@ def _passes(devices: list[Device], transport: Transport, n: int, most: int, colu
                   for p in range(1, _PASSES + 1)]  # fmt: skip
         fitting = [p for p, x in enumerate(needed, 1) if free is None or together * x <= free]
         if not fitting:
-            require_bytes(where, n, most, together * needed[-1])
+            made = f"part {k} of a graph of {n} points, with {most} edges,"
+            require_free(where, together * needed[-1], made)
         wanted[k] = fitting[0] if fitting else 1
 
     each_part(devices, transport, choose)
