@@ -404,9 +404,11 @@ def _graph(
     agree(transport, "the graph", (n, m, weight, directed, simple, seed))
     parts = transport.size
     bounds = bounds_by_range(n, checked_shares(None, parts))
-    edges = {k: _SortedKeys(devices[k], range(*bounds[k : k + 2])) for k in transport.here}
     columns = bytes_of_columns(kind, directed, simple)
     passes = _passes(devices, transport, n, most // parts, columns)
+    edges = {
+        k: _SortedKeys(devices[k], range(*bounds[k : k + 2]), passes > 1) for k in transport.here
+    }
 
     def drawn(k: int, own: list[range]) -> Iterator[Array]:
         where = devices[k]
@@ -470,15 +472,18 @@ def bytes_of_part(
 ) -> int:
     """Return the largest memory of making a part of at most ``most`` edges.
 
-    It is that of the last pass, of joining the targets of all groups, or of numbering points.
+    It is that of drawing or sorting in the last pass, of joining the targets of all groups, or of
+    numbering points.
     ``columns`` are those of `bytes_of_columns`.
     """
-    own, targets = n // parts, 4 * most
+    own, targets, keys = n // parts, 4 * most, 8 * most // passes * 65 // 64
     batch = 48 * min(most, _PART * _streams_of(where, most // 2 * parts, (0, parts)))
-    keys = 8 * most // passes * 65 // 64 + max(batch, 16 * most // passes // _GROUPS)
-    drawing = keys + targets * (passes - 1) // passes + 4 * n
+    drawing = keys + batch + targets * (passes - 1) // passes + 4 * n
+    group = 8 * most // (passes * max(_groups(where, most // passes), 1))
+    sorting = keys + group + (targets if passes > 1 else 0)
     numbering = targets + columns * most + 24 * n
-    return max(drawing, 2 * targets, numbering) + 16 * own
+    needed = max(drawing, sorting, 2 * targets, numbering) + 16 * own
+    return needed + needed // (16 if passes > 1 else 8)  # free blocks of a pool are not contiguous
 
 
 def _exchange(
@@ -669,6 +674,12 @@ class _Groups:
         found: list[int] = sizes.astype(np.int64).tolist()
         return found
 
+    @property
+    def size(self) -> int:
+        """The number of keys."""
+        full = sum(a.size for chunks in self._chunks for a in chunks[:-1])
+        return int(full + sum(self._ends))
+
     def take(self, k: int) -> Array:
         """Return the keys of a group, once; its chunks are freed."""
         chunks = self._chunks[k] if self._chunks else []
@@ -685,10 +696,13 @@ class _SortedKeys:
     where : Device
     own : range
         The points.
+    at_once : bool
+        Allocate the targets of all groups that are added together by one call: small ones between
+        the keys would keep memory of these from being freed.
     """
 
-    def __init__(self, where: Device, own: range) -> None:
-        self.where, self.own = where, own
+    def __init__(self, where: Device, own: range, at_once: bool = False) -> None:
+        self.where, self.own, self.at_once = where, own, at_once
         self._offsets: Array = None
         self._pieces, self._end = list[Array](), 0  # of the targets, and their number
 
@@ -701,6 +715,7 @@ class _SortedKeys:
         where, xp, own = self.where, self.where.xp, self.own
         if self._offsets is None:
             self._offsets = where.zeros(len(own) + 1, np.int64)
+        targets, begin = empty(where, given.size if self.at_once else 0, np.int32), self._end
         for k, (first, last) in enumerate(pairwise(given.cuts)):
             keys = given.take(k)
             keys.sort()
@@ -710,12 +725,17 @@ class _SortedKeys:
             self._offsets[first - own.start + 1 : last - own.start + 1] = (
                 xp.searchsorted(keys, points << 32) + self._end
             )
-            dst = empty(where, keys.size, np.int32)
+            first = self._end - begin
+            dst = targets[first:] if self.at_once else empty(where, keys.size, np.int32)
             for start in range(0, keys.size, where.bulk):
-                dst[start : start + where.bulk] = keys[start : start + where.bulk] & _LOW
-            self._pieces.append(dst)
+                end = min(start + where.bulk, keys.size)
+                dst[start:end] = keys[start:end] & _LOW
+            if not self.at_once:
+                self._pieces.append(dst)
             self._end += keys.size
             del keys, dst
+        if self.at_once:
+            self._pieces.append(targets[: self._end - begin])
 
     def rows(self) -> Rows:
         """Return all edges, once."""
