@@ -19,7 +19,7 @@ from common import synchronize, table
 
 import morph
 from morph import generate
-from morph.graph.arrange import bytes_needed
+from morph.generate.graphs import bytes_of_columns, bytes_of_part
 from morph.prelude import atomic_add, i32, i64
 
 
@@ -87,27 +87,41 @@ def timed(run: Any) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def estimate(scale: int, parts: int, weighted: bool) -> list[dict[str, Any]]:
+def estimate(scale: int, devices: list[str], weighted: bool) -> list[dict[str, Any]]:
     """Give the most GB of a part with points at random, before anything is made.
 
-    Each arc has both ends and perhaps a weight.  At most all points of other parts are mirrors;
-    of an R-MAT graph of scale 20 to 29 less than half of the points have edges.
+    Each arc has its target and perhaps a weight; sources are computed when they are used.  At most
+    all points of other parts are mirrors; of an R-MAT graph of scale 20 to 29 less than half of the
+    points have edges.
     """
-    n = 1 << scale
+    n, parts = 1 << scale, len(devices)
+    columns = bytes_of_columns(np.int32 if weighted else None, False, True)
     own, arcs, others = n // parts, 32 * n // parts, n - n // parts
     sizes = {
-        "arcs": arcs * (12 if weighted else 8), "offsets": 8 * own,
+        "arcs": arcs * (8 if weighted else 4), "offsets": 8 * (own + others),
         "mirrors and routes": 12 * others,
         "columns of a search": (own + others) * (20 if weighted else 9),
         "its lists and results": own * (40 if weighted else 20),
     }  # fmt: skip
     rows = [{"of a part": name, "GB": size / 1e9} for name, size in sizes.items()]
-    most = bytes_needed(n, arcs, np.int32 if weighted else None) / 1e9
-    return [
-        *rows,
-        {"of a part": "all, at most", "GB": sum(x["GB"] for x in rows)},
-        {"of a part": "to be free when it is made, else it is refused", "GB": most},
-    ]
+    rows.append({"of a part": "all, at most", "GB": sum(x["GB"] for x in rows)})
+    for passes in (1, 2, 4, 8):
+        most = bytes_of_part(morph.device(devices[0]), n, arcs, parts, passes, columns)
+        rows.append({"of a part": f"to make it in {passes} passes", "GB": most / 1e9})
+    return rows
+
+
+def sources_of(parts: Any, count: int) -> list[int]:
+    """Give the sources of random edges."""
+    found, draw = [], np.random.default_rng(0)
+    sizes = [len(parts.local(k).edges) for k in parts.here]
+    for e in draw.integers(0, sum(sizes), count).tolist():
+        k = int(np.searchsorted(np.cumsum(sizes), e, "right"))
+        g, at = parts.local(k), e - sum(sizes[:k])
+        with g.device.active():
+            row = g.device.xp.searchsorted(g.adjacency()[0], at, side="right") - 1
+            found.append(int(g.points.global_id.array[row]))
+    return found
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -124,7 +138,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--estimate", action="store_true", help="print the memory of a part only")
     o = parser.parse_args(arguments)
     if o.estimate:
-        table(estimate(o.scale, len(o.devices.split(",")), "sssp" in o.only))
+        table(estimate(o.scale, o.devices.split(","), "sssp" in o.only))
         return
     weight = (1, 255) if "sssp" in o.only else None
     devices = o.devices.split(",")
@@ -135,9 +149,7 @@ def main(arguments: list[str] | None = None) -> None:
     make(10)  # compiles the kernels
     made, parts = timed(lambda: make(o.scale))
     print(parts, f"\nmade in {made:.2f} s", flush=True)
-    draw = np.random.default_rng(0).integers(0, len(parts.edges), o.sources + 1)
-    sources = [int(parts.edges[int(e)].src) for e in draw]  # points with edges
-    rows = []
+    rows, sources = [], sources_of(parts, o.sources + 1)
     for name in o.only:
         run, times, result = getattr(morph, name), [], None
         for s in sources:

@@ -114,7 +114,7 @@ def squeeze(store: StoreLike, keep: Array, moved: Mapping[str, Array]) -> list[R
     """Return new records that begin with the rows ``keep``, with columns ``moved`` replaced."""
     records = []
     for old in store._records:
-        new = replace(old, buffer=store.device.buffer(old.buffer.size))
+        new = replace(old, memory=store.device.buffer(old.buffer.size))
         word = next(w for w in (8, 4, 2, 1) if old.stride % w == 0)
         source, to = (b.view(f"u{word}").reshape(-1, old.stride // word)
                       for b in (old.buffer, new.buffer))  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from morph.language.dtypes import NAMES
 from morph.runtime.device import Array, Device
 
 SECTOR = 32  # bytes of a memory sector of a GPU
+_computing = RLock()  # held while the memory of a record is computed
 
 
 class Place:
@@ -44,6 +46,26 @@ class Place:
                 self._device, column, self._buffer, self._offset, column.stride, self._rows
             )
         return self._array
+
+
+class LatePlace(Place):
+    """The place of a column whose record may have no memory yet."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, device: Device, record: Record, rows: int) -> None:
+        self._device, self._record, self._offset, self._rows = device, record, 0, rows
+        self._array: Array = None
+
+    @property
+    def address(self) -> int:  # type: ignore[override]
+        """The address of the first value."""
+        return self._device.pointer(self._record.buffer)
+
+    def view(self, column: Column) -> Array:
+        """The memory as an array of a column's rows."""
+        self._buffer = self._record.buffer
+        return super().view(column)
 
 
 def strided_rows(
@@ -99,14 +121,40 @@ class Column:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """Memory of one column, or of several interleaved columns."""
+    """Memory of one column, or of several interleaved columns.
+
+    Attributes
+    ----------
+    spare : int
+        The offset of 8 unused bytes, or -1.
+    memory : array of uint8, or function that returns an array
+        The function is called when `buffer` is used first.
+    """
 
     names: tuple[str, ...]
     offsets: tuple[int, ...]
     stride: int
     packed: bool
-    spare: int = -1  # offset of 8 unused bytes, or -1
-    buffer: Array = None
+    spare: int = -1
+    memory: Array | Callable[[], Array] = None
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the memory exists."""
+        return not callable(self.memory)
+
+    @property
+    def buffer(self) -> Array:
+        """The memory as bytes."""
+        if callable(self.memory):
+            with _computing:
+                if callable(self.memory):  # else another thread has computed it
+                    self.memory = self.memory().view(np.uint8)
+        return self.memory
+
+    @buffer.setter
+    def buffer(self, memory: Array) -> None:
+        self.memory = memory
 
     def view(self, device: Device, column: Column, buffer: Array) -> Array:
         """Return a view of ``column`` in ``buffer``, over the whole capacity."""

@@ -15,7 +15,7 @@ import numpy as np
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
 from morph.data.conversion import as_integer, column_from, converted
-from morph.data.layout import Column, Place, Record, record
+from morph.data.layout import Column, LatePlace, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import exclusive, moved, new_lock, renew
@@ -335,12 +335,15 @@ class Store:
         """Make the records' memory that of the columns."""
         by_name = {}
         for rec in records:
-            base = self.device.pointer(rec.buffer)
+            base = self.device.pointer(rec.buffer) if rec.is_computed else 0
             for name, offset in zip(rec.names, rec.offsets, strict=True):
                 by_name[name] = rec, base, offset
         for c in columns:
             rec, base, offset = by_name[c.name]
-            c.place = Place(self.device, rec.buffer, base, offset, self.capacity)
+            if rec.is_computed:
+                c.place = Place(self.device, rec.buffer, base, offset, self.capacity)
+            else:
+                c.place = LatePlace(self.device, rec, self.capacity)
             c.stride = rec.stride
 
     def _changed(self) -> None:

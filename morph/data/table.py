@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, overload
 
@@ -241,13 +241,15 @@ class Table(Store):
         return first
 
     @exclusive
-    def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
+    def adopt(self, n: int, arrays: Mapping[str, Array | Callable[[], Array]]) -> None:
         """Use arrays, one for each column, contiguous and checked, as the memory of ``n`` rows.
 
+        A function in place of an array returns the array, when the column is used first.
         The table must have no rows, and no packed columns.
         """
         for rec in self._records if n else ():
-            rec.buffer = arrays[rec.names[0]].view(np.uint8)
+            given = arrays[rec.names[0]]
+            rec.buffer = given if callable(given) else given.view(np.uint8)
         self.capacity = n
         self._bind_columns(self._records, self.columns.values())
         self._hidden = {}

@@ -14,7 +14,7 @@ duplicates are dropped, so that there are fewer edges than were drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,8 +23,14 @@ from numpy.typing import NDArray
 
 from morph.data.conversion import as_integer, number
 from morph.generate.draws import UNIT, Thresholds, check, quadrants, raw_bits, streams
+from morph.generate.weights import Hashed, Weight, draw_weights, weight_type
 from morph.graph import Graph
-from morph.graph.arrange import Rows, empty, offsets_from, require_memory, sources_from
+from morph.graph.arrange import (
+    Rows,
+    empty,
+    offsets_from,
+    require_memory,
+)
 from morph.language.arguments import truth
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
@@ -33,7 +39,7 @@ from morph.partition.partition import bounds_by_range, checked_shares, partition
 from morph.partition.pool import each_part
 from morph.partition.ranges import partitioned, places
 from morph.partition.transport import Transport, agree
-from morph.runtime.device import Array, Device, device, device_for
+from morph.runtime.device import Array, Device, device, device_for, require_free
 
 GRAPH500 = (0.57, 0.19, 0.19)
 """Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is 0.05."""
@@ -44,13 +50,13 @@ Ints = NDArray[np.int64]
 Pair = tuple[Array, Array]  # ends of edges
 Share = tuple[int, int]  # k, n: the k-th of n equal shares
 Place = str | Device | list[Any] | tuple[Any, ...] | None
-Weight = tuple[float, float] | None
 
 _HOST = device("cpu")
 _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
 _CHUNKS = 16  # a chunk behind the first one of a group has 1 / _CHUNKS of a group's keys
+_PASSES = 8  # at most, in which parts draw all edges
 _BATCHES = 12  # in which a GPU draws the edges of a part, if these have `bulk` to 3 * `bulk` edges
 
 
@@ -369,57 +375,130 @@ def _graph(
 
     ``spec`` contains the device or devices, and the communicator.
     """
-    kind = _weight_type(weight)
+    kind = weight_type(weight)
     most = m if directed else 2 * m
     devices, comm = spec
 
-    def groups_of(where: Device, own: range, parts: int = 1) -> _Groups:
-        at_once = where.bulk if where.on_host else where.bulk * 8
-        groups = min(-(-most // (parts * at_once)), _GROUPS)
-        if parts == 1 and (where.on_host or 24 * most < (where.free() or 0)):
-            groups = 1  # groups save memory, but cost time
-        held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
-        require_memory(where, n, most // parts, held, arranged=True)
-        return _Groups(where, own, groups, most // parts, parts == 1)
-
-    def weighted_rows(found: _Groups) -> Rows:
-        where = found.where
-        with where.active():
-            rows = _rows(found, simple)
-            if weight is not None and kind is not None:
-                rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
+    def weighted_rows(found: _SortedKeys) -> Rows:
+        rows = found.rows()
+        if weight is not None:
+            first, hashed = found.own.start, Hashed(weight, directed, simple, seed)
+            rows.weight = draw_weights(found.where, rows, first, hashed)
         return rows
 
     if comm is None and not isinstance(devices, (list, tuple)):
-        found = groups_of(where := device_for(devices), range(n))
+        where = device_for(devices)
+        # groups save memory, but cost time
+        at_once = where.on_host or 24 * most < (where.free() or 0)
+        groups = 1 if at_once else _groups(where, most)
+        held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
+        require_memory(where, n, most, held, arranged=True)
+        found, whole = _SortedKeys(where, range(n)), _Groups(where, range(n), groups, most, True)
         with where.active():
             for keys in _keys(pairs(where, (0, 1)), directed, simple):
-                found.add(keys)
+                whole.add(keys)
+            found.add(whole, simple)
         return Graph._of_rows(where, weighted_rows(found), directed)
 
     devices, transport = places(devices, comm)
     agree(transport, "the graph", (n, m, weight, directed, simple, seed))
     parts = transport.size
     bounds = bounds_by_range(n, checked_shares(None, parts))
-    waiting, batches = dict[int, _Groups](), dict[int, Iterator[Array]]()
+    columns = bytes_of_columns(kind, directed, simple)
+    passes = _passes(devices, transport, n, most // parts, columns)
+    edges = {
+        k: _SortedKeys(devices[k], range(*bounds[k : k + 2]), passes > 1) for k in transport.here
+    }
 
-    def begin(k: int) -> None:
-        waiting[k] = groups_of(devices[k], range(bounds[k], bounds[k + 1]), parts)
-        batches[k] = _keys(pairs(devices[k], (k, parts)), directed, simple)
+    def drawn(k: int, own: list[range]) -> Iterator[Array]:
+        where = devices[k]
+        chosen = _membership(where, own) if passes > 1 else None
+        return _keys(pairs(where, (k, parts)), directed, simple, chosen)
 
-    each_part(devices, transport, begin)
-    _exchange(devices, transport, bounds, batches, waiting)
+    for i in range(passes):
+        own = [range(a + (b - a) * i // passes, a + (b - a) * (i + 1) // passes)
+               for a, b in pairwise(bounds)]  # fmt: skip
+        waiting = _exchange(devices, transport, bounds, own, most // (parts * passes), drawn)
+        _sort(devices, transport, edges, waiting, simple)
     return partitioned(
-        devices, n, lambda where, own, k: weighted_rows(waiting.pop(k)), directed, transport, bounds
+        devices, n, lambda where, own, k: weighted_rows(edges.pop(k)), directed, transport, bounds
     )
 
 
+def _groups(where: Device, most: int) -> int:
+    """Return in how many groups a device sorts at most so many keys."""
+    return min(-(-most // (where.bulk if where.on_host else where.bulk * 8)), _GROUPS)
+
+
+def _passes(devices: list[Device], transport: Transport, n: int, most: int, columns: int) -> int:
+    """Return how often all edges are drawn, each time to keep those from other points.
+
+    Keys take twice the memory of targets, which are what remains of them, so a part of ``most``
+    edges that fits the memory only without its keys is made in several passes.
+
+    Raises
+    ------
+    MemoryError
+        If the free memory of a device does not suffice for `_PASSES` passes.
+    """
+    wanted = dict[int, int]()
+
+    def choose(k: int) -> None:
+        where = devices[k]
+        together = sum(devices[j] == where for j in transport.here)
+        free = where.free()
+        needed = [bytes_of_part(where, n, most, transport.size, p, columns)
+                  for p in range(1, _PASSES + 1)]  # fmt: skip
+        fitting = [p for p, x in enumerate(needed, 1) if free is None or together * x <= free]
+        if not fitting:
+            made = f"part {k} of a graph of {n} points, with {most} edges,"
+            require_free(where, together * needed[-1], made)
+        wanted[k] = fitting[0] if fitting else 1
+
+    each_part(devices, transport, choose)
+    passes: int = max(transport.gather(wanted))
+    return passes
+
+
+def bytes_of_columns(kind: type[np.generic] | None, directed: bool, simple: bool) -> int:
+    """Return the bytes of an edge of a part for weights, and copies of edges of other parts."""
+    width = 0 if kind is None else np.dtype(kind).itemsize
+    counted = kind is not None and not simple  # parallel edges have different weights
+    return 2 * width + (12 if counted else 0) + (16 if directed else 0)
+
+
+def bytes_of_part(
+    where: Device, n: int, most: int, parts: int, passes: int, columns: int = 0
+) -> int:
+    """Return the largest memory of making a part of at most ``most`` edges.
+
+    It is that of drawing or sorting in the last pass, of joining the targets of all groups, or of
+    numbering points.
+    ``columns`` are those of `bytes_of_columns`.
+    """
+    own, targets, keys = n // parts, 4 * most, 8 * most // passes * 65 // 64
+    batch = 48 * min(most, _PART * _streams_of(where, most // 2 * parts, (0, parts)))
+    drawing = keys + batch + targets * (passes - 1) // passes + 4 * n
+    group = 8 * most // (passes * max(_groups(where, most // passes), 1))
+    sorting = keys + group + (targets if passes > 1 else 0)
+    numbering = targets + columns * most + 24 * n
+    needed = max(drawing, sorting, 2 * targets, numbering) + 16 * own
+    return needed + needed // (16 if passes > 1 else 8)  # free blocks of a pool are not contiguous
+
+
 def _exchange(
-    devices: list[Device], transport: Transport, bounds: list[int],
-    batches: dict[int, Iterator[Array]], waiting: dict[int, _Groups],
-) -> None:  # fmt: skip
-    """Send the keys that each part draws to the owners of their sources, batch by batch."""
+    devices: list[Device], transport: Transport, bounds: list[int], own: list[range], most: int,
+    keys_of: Callable[[int, list[range]], Iterator[Array]],
+) -> dict[int, _Groups]:  # fmt: skip
+    """Send the keys that each part draws to the owners of their sources, batch by batch.
+
+    Returns the keys with sources in ``own``, about ``most``, of each part of this process.
+    """
+    batches, waiting = dict[int, Iterator[Array]](), dict[int, _Groups]()
     drawn, received = dict[int, Array | None](), dict[int, Any]()
+    for k in transport.here:
+        batches[k] = keys_of(k, own)
+        waiting[k] = _Groups(devices[k], own[k], _groups(devices[k], most), most, False)
 
     def keep_and_draw(k: int) -> None:
         where = devices[k]
@@ -442,8 +521,21 @@ def _exchange(
     while True:
         each_part(devices, transport, keep_and_draw)
         if not any(transport.gather({k: keys is not None for k, keys in drawn.items()})):
-            return
+            return waiting
         received.update(transport.exchange({k: divided(k) for k in transport.here}))
+
+
+def _sort(
+    devices: list[Device], transport: Transport, edges: Mapping[int, _SortedKeys],
+    waiting: dict[int, _Groups], simple: bool,
+) -> None:  # fmt: skip
+    """Sort the keys of each part."""
+
+    def sort(k: int) -> None:
+        with devices[k].active():
+            edges[k].add(waiting.pop(k), simple)
+
+    each_part(devices, transport, sort)
 
 
 def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
@@ -453,18 +545,37 @@ def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
     return found
 
 
-def _keys(pairs: Iterable[Pair], directed: bool, simple: bool) -> Iterator[Array]:
-    """Yield edges, and their reverses unless directed, as keys (source, target)."""
+def _membership(where: Device, ranges: Sequence[range]) -> Callable[[Array], Array]:
+    """Return a function that tells which points are in one of some ranges, which are in order."""
+    ends = where.asarray(np.array([(x.start, x.stop) for x in ranges], np.int64).reshape(-1))
+    return lambda u: (where.xp.searchsorted(ends, u, side="right") & 1).astype(bool)
+
+
+def _keys(
+    pairs: Iterable[Pair], directed: bool, simple: bool,
+    chosen: Callable[[Array], Array] | None = None,
+) -> Iterator[Array]:  # fmt: skip
+    """Yield edges, and their reverses unless directed, as keys (source, target).
+
+    With ``chosen`` only those with sources for which it is true.
+    """
     for u, v in pairs:
         if simple:
             kept = u != v
             u, v = u[kept], v[kept]
-        yield u.astype(np.int64) << 32 | v
+        yield _keys_of(u, v, chosen)
         if not directed:
             if not simple:
                 kept = u != v
                 u, v = u[kept], v[kept]
-            yield v.astype(np.int64) << 32 | u
+            yield _keys_of(v, u, chosen)
+
+
+def _keys_of(u: Array, v: Array, chosen: Callable[[Array], Array] | None) -> Array:
+    if chosen is not None:
+        kept = chosen(u)
+        u, v = u[kept], v[kept]
+    return u.astype(np.int64) << 32 | v
 
 
 class _Groups:
@@ -563,6 +674,12 @@ class _Groups:
         found: list[int] = sizes.astype(np.int64).tolist()
         return found
 
+    @property
+    def size(self) -> int:
+        """The number of keys."""
+        full = sum(a.size for chunks in self._chunks for a in chunks[:-1])
+        return int(full + sum(self._ends))
+
     def take(self, k: int) -> Array:
         """Return the keys of a group, once; its chunks are freed."""
         chunks = self._chunks[k] if self._chunks else []
@@ -571,33 +688,59 @@ class _Groups:
         return _joined(self.where, chunks, np.int64)
 
 
-def _rows(given: _Groups, simple: bool) -> Rows:
-    """Sort keys and convert them to CSR, group by group of consecutive sources.
+class _SortedKeys:
+    """Edges from consecutive points, in order, as offsets and targets.
 
-    A key of 8 bytes becomes a target and later a source of 4 bytes each, so the peak memory is that
-    of the keys, a batch and a group.
+    Parameters
+    ----------
+    where : Device
+    own : range
+        The points.
+    at_once : bool
+        Allocate the targets of all groups that are added together by one call: small ones between
+        the keys would keep memory of these from being freed.
     """
-    where, own, cuts = given.where, given.own, given.cuts
-    xp = where.xp
-    offsets, found, end = where.zeros(len(own) + 1, np.int64), [], 0
-    for k, (first, last) in enumerate(pairwise(cuts)):
-        keys = given.take(k)
-        keys.sort()
-        if simple:
-            keys = keys[: _drop_repeated(where, keys)]
-        points = xp.arange(first + 1, last + 1)
-        offsets[first - own.start + 1 : last - own.start + 1] = (
-            xp.searchsorted(keys, points << 32) + end
-        )
-        dst = empty(where, keys.size, np.int32)
-        for start in range(0, keys.size, where.bulk):
-            dst[start : start + where.bulk] = keys[start : start + where.bulk] & _LOW
-        found.append(dst)
-        end += keys.size
-        del keys, dst
-    dst = _joined(where, found, np.int32)
-    src = sources_from(where, offsets, dst.size, own.start)
-    return Rows(offsets, src, dst, None)
+
+    def __init__(self, where: Device, own: range, at_once: bool = False) -> None:
+        self.where, self.own, self.at_once = where, own, at_once
+        self._offsets: Array = None
+        self._pieces, self._end = list[Array](), 0  # of the targets, and their number
+
+    def add(self, given: _Groups, simple: bool) -> None:
+        """Sort and add keys, group by group; their sources follow those of all earlier keys.
+
+        A key of 8 bytes becomes a target of 4, so the peak memory is that of the keys, a batch and
+        a group.
+        """
+        where, xp, own = self.where, self.where.xp, self.own
+        if self._offsets is None:
+            self._offsets = where.zeros(len(own) + 1, np.int64)
+        targets, begin = empty(where, given.size if self.at_once else 0, np.int32), self._end
+        for k, (first, last) in enumerate(pairwise(given.cuts)):
+            keys = given.take(k)
+            keys.sort()
+            if simple:
+                keys = keys[: _drop_repeated(where, keys)]
+            points = xp.arange(first + 1, last + 1)
+            self._offsets[first - own.start + 1 : last - own.start + 1] = (
+                xp.searchsorted(keys, points << 32) + self._end
+            )
+            first = self._end - begin
+            dst = targets[first:] if self.at_once else empty(where, keys.size, np.int32)
+            for start in range(0, keys.size, where.bulk):
+                end = min(start + where.bulk, keys.size)
+                dst[start:end] = keys[start:end] & _LOW
+            if not self.at_once:
+                self._pieces.append(dst)
+            self._end += keys.size
+            del keys, dst
+        if self.at_once:
+            self._pieces.append(targets[: self._end - begin])
+
+    def rows(self) -> Rows:
+        """Return all edges, once."""
+        with self.where.active():
+            return Rows(self._offsets, None, _joined(self.where, self._pieces, np.int32), None)
 
 
 def _joined(where: Device, pieces: list[Array], dtype: Any) -> Array:
@@ -624,74 +767,6 @@ def _drop_repeated(where: Device, keys: Array) -> int:
         keys[end : end + part.size] = part
         end += part.size
     return end
-
-
-def _weight_type(weight: Weight) -> type[np.generic] | None:
-    """Check a range of weights; returns the dtype of the column."""
-    if weight is None:
-        return None
-    try:
-        low, high = weight
-    except (TypeError, ValueError):
-        raise TypeError(f"weight is a pair (low, high), not {shown(weight)}") from None
-    number(low, "the lowest weight")
-    number(high, "the highest weight")
-    if isinstance(low, int | np.integer) and isinstance(high, int | np.integer):
-        if not -(2**63) <= low <= high < 2**63 or high - low >= 2**53:
-            raise ValueError(f"weight = {weight}: expected low <= high, less than 2^53 apart")
-        return np.int32 if low >= -(2**31) and high < 2**31 else np.int64
-    if not -math.inf < low <= high < math.inf:
-        raise ValueError(f"weight = {weight}: expected low <= high, finite")
-    return np.float64
-
-
-def _weights(
-    where: Device, rows: Rows, weight: tuple[float, float], kind: type[np.generic], directed: bool,
-    simple: bool, seed: int,
-) -> Array:  # fmt: skip
-    """Hash the seed, the ends and the index among parallel edges to a weight in a range."""
-    low, high = weight
-    salt = np.random.SeedSequence([seed, 2]).generate_state(1, np.uint64)[0]
-    m = rows.dst.size
-    out = empty(where, m, kind)
-    begin = 0  # first of the edges parallel to the last one
-    for start in range(0, m, where.bulk):
-        end = min(start + where.bulk, m)
-        u, v = (e[start:end].astype(np.uint64) for e in (rows.src, rows.dst))
-        number: Any = np.uint64(0)
-        if not simple:
-            number, begin = _numbers(where, rows, start, end, begin)
-        if not directed:
-            u, v = where.xp.minimum(u, v), where.xp.maximum(u, v)
-        mixed = _mixed(_mixed((u << np.uint64(32) | v) ^ salt) + number)
-        share = (mixed >> np.uint64(11)) * UNIT
-        if kind is np.float64:
-            out[start:end] = where.xp.minimum(low + share * (high - low), high)
-        else:
-            steps = (share * (int(high) - int(low) + 1)).astype(np.int64)
-            out[start:end] = where.xp.minimum(steps, high - low) + low
-    return out
-
-
-def _numbers(where: Device, rows: Rows, start: int, end: int, begin: int) -> tuple[Array, int]:
-    """Count the preceding parallel edges of each edge in [start, end), from ``begin`` on.
-
-    Also returns the first edge that is parallel to the last of them.
-    """
-    fresh, second = where.xp.zeros(end - start, bool), max(start, 1)
-    for e in (rows.src, rows.dst):
-        fresh[second - start :] |= e[second:end] != e[second - 1 : end - 1]
-    first = where.xp.concatenate([where.xp.full(1, begin), where.xp.flatnonzero(fresh) + start])
-    first = first[where.xp.cumsum(fresh)]
-    return (where.xp.arange(start, end) - first).astype(np.uint64), int(first[-1])
-
-
-def _mixed(keys: Array) -> Array:
-    """Mix bits by the finalizer of SplitMix64 (Steele and others, 2014)."""
-    keys = keys + np.uint64(0x9E3779B97F4A7C15)
-    keys = (keys ^ keys >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ keys >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return keys ^ keys >> np.uint64(31)
 
 
 def _permutation(where: Device, n: int, seed: int) -> Array:

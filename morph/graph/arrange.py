@@ -28,7 +28,9 @@ class Rows:
     Attributes
     ----------
     offsets : array of int64, shape (n + 1,)
-    src, dst : array of int32, shape (m,)
+    src : array of int32, shape (m,), or None
+        None: a graph computes its sources from the offsets, when these are used first.
+    dst : array of int32, shape (m,)
     weight : array, shape (m,), or None
     order : array of int32, shape (m,), or None
         The input position of each edge; None if the order is that of the input.
@@ -46,9 +48,9 @@ class Rows:
         return Rows(*(None if x is None else device.asarray(x) for x in arrays))
 
     def columns(self) -> dict[str, Array]:
-        """The columns of the table of edges."""
-        found = {"src": self.src, "dst": self.dst}
-        return found if self.weight is None else {**found, "weight": self.weight}
+        """The columns of the table of edges; ``src`` only if the sources are known."""
+        found = {"src": self.src, "dst": self.dst, "weight": self.weight}
+        return {name: a for name, a in found.items() if a is not None}
 
 
 def bytes_needed(n: int, m: int, weight: Any = None, arranged: bool = True) -> int:

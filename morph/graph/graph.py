@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
@@ -18,7 +19,7 @@ from morph.data.table import Table
 from morph.data.versions import exclusive, moved, new_lock, renew
 from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
-from morph.graph.arrange import Rows
+from morph.graph.arrange import Rows, sources_from
 from morph.graph.construction import Making
 from morph.graph.edgelist import have_reverses
 from morph.graph.export import Exporting
@@ -110,11 +111,13 @@ class Graph(Making, Exporting):
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
         """Make a graph that uses these arrays, which are not checked."""
+        m = int(rows.dst.size)
+        sources = {"src": partial(sources_from, where, rows.offsets, m)}
         g = cls(where, directed)
         g.points.extend(rows.offsets.size - 1)
         if rows.weight is not None:
             g.edges.add("weight", rows.weight.dtype)
-        g.edges.adopt(rows.src.size, rows.columns())
+        g.edges.adopt(m, sources | rows.columns())
         g.edge_order = rows.order
         g._made = len(g.edges)
         g._adjacency.set_out(rows.offsets)

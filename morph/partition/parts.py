@@ -320,7 +320,9 @@ class Arcs:
     ----------
     ids : slice or array of int
         Global ids of the edges.
-    src, dst : array of int
+    src : array of int or None
+        None: the sources follow from ``degree``.
+    dst : array of int
     columns : dict of str to array
         Their other columns.
     degree : array of int or None
@@ -373,9 +375,11 @@ class Maker:
             groups = (own,) if copies is None else (own, copies)
             reused = own.temporary and copies is None and where == at
             src, dst = (
-                _renumbered(at, row, first) if reused else _joined(where, at, row, [first, *more])
+                None if first is None
+                else _renumbered(at, row, first) if reused
+                else _joined(where, at, row, [first, *more])
                 for first, *more in ([x.src for x in groups], [x.dst for x in groups])
-            )
+            )  # fmt: skip
             del row
         g = self._graph(where, total, offsets, src, dst)
         own_ids = self.place.ids[k]
@@ -427,7 +431,7 @@ class Maker:
     def _edges_of(self, own: Arcs, copies: Arcs | None, row: Array) -> tuple[Share, Arcs | None]:
         """Find the edges of a part: its share, and the copies, sorted by source."""
         at, xp, parts = self.at, self.at.xp, len(self.place.ids)
-        owned = int(own.src.size)
+        owned = int(own.dst.size)
         if copies is None:
             none, bounds = np.zeros(0, np.int32), np.zeros(parts + 1, np.int64)
             return Share(_on_host(at, own.ids), owned, none, bounds), None
@@ -456,7 +460,7 @@ class Maker:
             return Graph._of_rows(where, rows, self.like.directed)
         g = Graph(where, self.like.directed)
         g.points.extend(n)
-        g.edges.adopt(src.size, {"src": src, "dst": dst})
+        g.edges.adopt(dst.size, {"src": src, "dst": dst})
         return g
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.graph import Graph
 from morph.graph.adjacency import count_keys
-from morph.graph.arrange import Rows, arrange, require_memory
+from morph.graph.arrange import Rows, arrange, require_memory, sources_from
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph, each_part
 from morph.partition.partition import (
@@ -111,8 +111,8 @@ def partitioned(
         Points of the graph.
     edges_of : function (Device, range, int) -> Rows
         Gives the edges from the points of a part, whose number it is given, sorted by source:
-        offsets of these points, sources and targets by global ids.  Parts on different GPUs call
-        it at the same time.
+        offsets of these points, targets by global ids, perhaps also the sources.  Parts on
+        different GPUs call it at the same time.
     directed : bool
         If not, the reverse of each edge is among the edges of some part.
     transport : Transport
@@ -127,10 +127,12 @@ def partitioned(
     parts: list[Part | None] = [None] * len(where)
 
     def make_rows(k: int) -> None:
-        rows[k] = edges_of(where[k], range(bounds[k], bounds[k + 1]), k)
+        rows[k] = own = edges_of(where[k], range(bounds[k], bounds[k + 1]), k)
+        if directed and len(where) > 1 and own.src is None:
+            own.src = sources_from(where[k], own.offsets, own.dst.size, bounds[k])
 
     each_part(where, transport, make_rows)
-    first = [0, *accumulate(transport.gather({k: int(r.src.size) for k, r in rows.items()}))]
+    first = [0, *accumulate(transport.gather({k: int(r.dst.size) for k, r in rows.items()}))]
     edge_ids = [slice(a, b) for a, b in pairwise(first)]
     copies: dict[int, Arcs] = {}
     if directed and len(where) > 1:
@@ -139,7 +141,7 @@ def partitioned(
     def make_part(k: int) -> None:
         own, at = rows.pop(k), where[k]
         like, columns = Graph("cpu", directed), own.columns()
-        src, dst = columns.pop("src"), columns.pop("dst")
+        src, dst = columns.pop("src", None), columns.pop("dst")
         for name, a in columns.items():
             like.edges.add(name, a.dtype)
         with at.active():
@@ -190,10 +192,9 @@ def partitioned_edges(
             src, dst = at.asarray(src) - own.start, at.asarray(dst)
             weight = None if weight is None else at.asarray(weight)
             rows = arrange(at, src, dst, weight, len(own), both=False)
-            rows.src += own.start
             if position is not None:
                 positions[k] = at.asarray(position)[rows.order]
-        return Rows(rows.offsets, rows.src, rows.dst, rows.weight)
+        return Rows(rows.offsets, None, rows.dst, rows.weight)
 
     made = partitioned(where, n, edges_of, directed, transport, bounds)
     if positions:

@@ -1,8 +1,11 @@
 """Graphs made of arrays and other libraries' objects: order of edges, copies, memory."""
 
+import pickle
 import subprocess
 import sys
+import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,7 +13,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import morph
+from morph import kernel
 from morph.graph import Graph, adjacency, arrange
+from morph.prelude import i32
 from morph.runtime.cpu.device import HostDevice
 from morph.runtime.device import device
 
@@ -289,3 +295,75 @@ def test_memory_on_the_gpu_is_shared_only_if_the_caller_lets_it():
             g = Graph.of(form, device=where)
             assert g.device.to_host(g.edges.dst.array).tolist() == [1, 2, 0]
     assert device("cuda").free() > 0
+
+
+def sources(g):
+    """The record of the column ``src``."""
+    return next(r for r in g.edges._records if r.names == ("src",))
+
+
+CHANGES = {
+    "insert": lambda g: g.apply(inserts=([0, 4], [5, 1])),
+    "delete": lambda g: g.apply(deletes=([0], [1])),
+    "delete by id": lambda g: g.edges.delete([3]),
+    "delete a point": lambda g: g.points.delete([2]),
+    "compact": lambda g: (g.edges.delete([3]), g.compact()),
+    "extend": lambda g: g.points.extend(2),
+    "write": lambda g: setattr(g.edges.row(3), "src", 1),
+    "sort": lambda g: g.sort_edges("dst"),
+    "reserve": lambda g: g.edges.resize(500),
+    "nothing": lambda g: None,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_of_a_graph_whose_sources_are_not_computed(name):
+    found = []
+    for compute in (True, False):
+        g = morph.generate.grid(5, 7, weight=(1, 9))
+        assert not sources(g).is_computed
+        if compute:
+            assert g.edges.src.array is not None and sources(g).is_computed
+        CHANGES[name](g)
+        for made in (g, g.copy(), pickle.loads(pickle.dumps(g))):
+            src, dst, weight = made.edge_list()
+            offsets, ids = made.adjacency()
+            found.append([*map(np.asarray, (src, dst, weight, offsets))])
+            assert ids is None or (np.asarray(src).size >= ids.size)
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+@kernel
+def from_source(e):
+    e.found = e.src.id
+
+
+def test_sources_are_computed_at_their_first_use():
+    g = morph.generate.rmat(7, 4)
+    assert morph.bfs(g, 0).levels and not sources(g).is_computed
+    wanted = np.repeat(np.arange(len(g.points)), g.degree())
+    g.edges.add("found", i32)
+    morph.foreach(g.edges, from_source)
+    assert sources(g).is_computed and (g.edges.found[:] == wanted).all()
+    assert g.edges.address("column", "src") == g.edges.src.array.ctypes.data
+    assert (g.edges.src[:] == wanted).all()
+
+
+def test_sources_are_computed_once_and_again_after_an_error():
+    g, calls = morph.generate.grid(5, 7), []
+    compute = sources(g).memory
+
+    def slow():
+        calls.append(1)
+        if len(calls) == 1:
+            raise MemoryError("no memory")
+        time.sleep(0.05)
+        return compute()
+
+    sources(g).memory = slow
+    with pytest.raises(MemoryError):
+        g.edges.address("column", "src")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: g.edges.address("column", "src"), range(4)))
+    assert len(calls) == 2 and len({*found, g.edges.src.array.ctypes.data}) == 1

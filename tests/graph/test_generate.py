@@ -272,6 +272,54 @@ def test_parts_draw_each_edge_once(monkeypatch):
         assert (a == b).all()
 
 
+@pytest.mark.parametrize("passes", [2, 3, 8])
+@pytest.mark.parametrize("kind", [k for k in MADE if k != "geometric"])
+def test_parts_made_in_passes_are_those_of_one(kind, passes, monkeypatch):
+    wanted = MADE[kind]()
+    monkeypatch.setattr(generate.graphs, "_PART", 1 << 17)
+    monkeypatch.setattr(Pretended, "bulk", 16)
+    monkeypatch.setattr(generate.graphs, "_passes", lambda *_: passes)
+    for devices in [pretended(monkeypatch, k) for k in (7, 8)], ["cpu"] * 3:
+        made = MADE[kind](device=devices).to("cpu")
+        for a, b in zip(made.edge_list(), wanted.edge_list(), strict=True):
+            assert (a is None and b is None) or (a == b).all()
+
+
+def made_with(free, monkeypatch, scale=18):
+    """Make two parts with some free memory; gives how often edges are drawn, and the peak."""
+    drawn, quadrants = [], draws.quadrants
+    monkeypatch.setattr(HostDevice, "bulk", 1 << 16)
+    monkeypatch.setattr(HostDevice, "free", lambda self: free)
+    monkeypatch.setattr(
+        generate.graphs, "quadrants", lambda *given: drawn.append(given[2]) or quadrants(*given)
+    )
+    tracemalloc.start()
+    try:
+        g = generate.rmat(scale, 16, permute=True, device=["cpu", "cpu"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return g, sum(drawn) / (16 << scale), peak
+
+
+def test_parts_that_fit_only_without_their_keys_are_made_in_passes(monkeypatch):
+    generate.rmat(4, device=["cpu", "cpu"])  # compiles
+    at, n = morph.device("cpu"), 1 << 18
+    needed = {p: 2 * generate.graphs.bytes_of_part(at, n, 16 * n, 2, p)
+              for p in (1, 2)}  # fmt: skip
+    made = {p: made_with(free, monkeypatch) for p, free in needed.items()}
+    for p, (g, drawn, peak) in made.items():
+        assert drawn == p
+        assert peak <= needed[p]
+        assert all(a is b or (a == b).all() for a, b in
+                   zip(g.to("cpu").csr(), made[1][0].to("cpu").csr(), strict=True))  # fmt: skip
+    assert made[2][2] < 0.85 * made[1][2]
+    with pytest.raises(
+        MemoryError, match="part 0 of a graph of 262144 points, with 4194304 edges, takes"
+    ):
+        made_with(10**6, monkeypatch)
+
+
 def groups_of(where, keys, groups, batches=8):
     """The groups of keys that are added in some batches."""
     made = generate.graphs._Groups(where, range(1 << 12), groups, keys.size, False)

@@ -51,6 +51,7 @@ def modules() -> list[ModuleType]:
     names = [
         *(f"operators.{p.stem}" for p in (ROOT / "morph/operators").glob("[!_]*.py")),
         "generate.draws",
+        "generate.weights",
         "updates.in_place",
         "updates.resolve",
         *(
@@ -207,6 +208,10 @@ def generators() -> None:
     assert draws.bits_of_states(where, streams, 3)[1, 0] == np.random.PCG64(1).random_raw()
     least = draws.Thresholds(*map(np.uint32, (2**31, 3 << 30, 7 << 29)))
     draws.quadrants_of_states(where, streams, 4, 3, least)
+    for weight, directed, simple in (
+        ((1, 9), False, True), ((1, 2**40), True, False), ((0.5, 2.0), False, True),
+    ):  # fmt: skip
+        morph.generate.uniform(9, 20, weight=weight, directed=directed, simple=simple)
 
 
 @morph.kernel
