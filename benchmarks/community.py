@@ -4,11 +4,11 @@
     python benchmarks/community.py GRAPH --queries 5000 --most 12
     python benchmarks/community.py --given medium_given.json --peer SCS --limit 60
 
-GRAPH is a file that `morph.io.read_graph` takes.  Queries are random vertices; with --most their
-sizes are random, too: a largest from 4 to --most, a least from 2 to it.  --given is a file of
-graphs and queries, beside which `gen.py` lies, which makes the graphs; the minimum degrees of the
-results must be those of the file; each call has a new graph, so it includes core numbers.  Times
-are medians of --repeat calls after one that is not measured.
+GRAPH is a file that `morph.Graph.read` takes.  Queries are random vertices; with --most their sizes
+are random, too: a largest from 4 to --most, a least from 2 to it.  --given is a file of graphs and
+queries, beside which `gen.py` lies, which makes the graphs; the minimum degrees of the results must
+be those of the file; each call has a new graph, so it includes core numbers.  Times are medians of
+--repeat calls after one that is not measured.
 
 Peers get the queries of --given, and --limit seconds each: CP-SAT, if OR-tools are installed, and
 SC-BRB (Yao, Chang, PVLDB 2021), if --peer names its program, which takes the options of its README;
@@ -151,7 +151,7 @@ def throughput(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure many queries of one graph in one call."""
     rng, rows = np.random.default_rng(args.seed), []
     for device in devices(args.device):
-        g = morph.io.read_graph(args.graph, device=device)
+        g = morph.Graph.read(args.graph, device=device)
         q = rng.integers(0, len(g.points), args.queries)
         size: Any = tuple(args.size)
         if args.most:

@@ -21,17 +21,6 @@ template <class I, class F> MORPH_FN bool reserve_by_warp(I& it, const F& f) {
     it.failed = from_lane(it.failed, 0);
     return done;
 }
-// Memory of a local collection that the lanes of a warp share.
-#define MORPH_OF_WARP(T, NAME, N)                      \
-    __shared__ T NAME##of_warps[SINGLE_BLOCK_WARPS][N]; \
-    T(&NAME)[N] = NAME##of_warps[warp_of_block()]
-
-// All lanes set an element to equal values.  If they share it, all have read the old value before, and see the new one.
-template <class T, i32 N> MORPH_FN void set_by_warp(const Local<T, N>& x, i64 i, Value<T> value) {
-    sync_warp();
-    x.v[i] = value;
-    sync_warp();
-}
 template <class T, i32 N>
 MORPH_FN bool add_by_warp(Local<T, N>& x, Value<T> value, ItemBase& it, i64* status) {
 #ifdef MORPH_FAULTS
@@ -39,8 +28,8 @@ MORPH_FN bool add_by_warp(Local<T, N>& x, Value<T> value, ItemBase& it, i64* sta
 #else
     bool full = x.n >= N;
 #endif
-    if (full) it.failed = -1;
-    else set_by_warp(x, x.n++, value);
+    if (!full) x.v[x.n++] = value;
+    else it.failed = -1;
     return !it.failed;
 }
 template <class T, i32 N> MORPH_FN void fill_with(Local<T, N>& x, Value<T> value) {

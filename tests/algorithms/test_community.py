@@ -18,7 +18,6 @@ import morph
 from morph.algorithms.community import community as module
 from morph.algorithms.community import lists, neighbourhood, tasks
 from morph.cli import main
-from morph.launch import binding
 
 
 def ranked_by_trial(graph, q, size):
@@ -137,14 +136,6 @@ def test_all_around_a_hub():
     found = morph.community(star, 0, (2, 2), all=True, top=2)
     assert [x.tolist() for x in found.all] == [[0, v] for v in range(1, 33_001)]
     assert [x.tolist() for _, x in found.top] == [[0, 1], [0, 2]]
-
-
-@pytest.mark.parametrize("leaves", [300, 1_100])  # sets of 5 and 18 words
-def test_wide_sets_are_compiled_once(leaves):
-    star = morph.Graph.from_edges(np.zeros(leaves, int), np.arange(1, leaves + 1), symmetrize=True)
-    with mock.patch.object(binding.Compiled, "wider", side_effect=AssertionError):
-        found = morph.community(star, 0, (2, 2), all=True)
-    assert [x.tolist() for x in found.all] == [[0, v] for v in range(1, leaves + 1)]
 
 
 def test_deleted_vertices_and_small_components():

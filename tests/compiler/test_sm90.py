@@ -9,18 +9,14 @@ from __future__ import annotations
 import importlib
 import re
 
-import numpy as np
 import pytest
 import sm90
 from every_unit import launched, modules
 
-import morph
-from morph import vec
 from morph.compiler.codegen.unit import entry, prelude_of
 from morph.compiler.frontend import program
 from morph.launch import binding
 from morph.launch.checked import is_checked
-from morph.prelude import bit_positions, i32, u64
 from morph.runtime.cuda import combining, small_copies
 from morph.runtime.toolchain import cuda
 
@@ -96,29 +92,6 @@ def test_language(units, name):
         for value in marks[0].args[1] if marks else [()]:
             test("cpu", *(value if isinstance(value, tuple) else (value,)))
     compile_all(units, {n for n, k in launched(vars(module)).items() if k.launches})
-
-
-@morph.kernel
-def shift_long(r):
-    """Move a vector by one element, in a kernel that warps execute."""
-    x, count = r.long, i32(0)
-    for _ in bit_positions(x[0]):
-        count += 1
-    x[1] = x[0]
-    r.long = x
-    r.count = count
-
-
-@pytest.mark.unchecked
-def test_long_vectors_are_copied_in_loops(units):
-    """All of it unrolled, the PTX has 379,000 characters."""
-    t = morph.Table("rows", long=vec(u64, 256), count=i32)
-    t.extend(long=np.full((3, 256), 5, np.uint64))
-    morph.foreach(t, shift_long, balance="warp")
-    assert t.count[:].tolist() == [2, 2, 2]
-    unit = units[-1]
-    ptx = sm90.Ptx.of(prelude_of(unit.unit) + unit.text, entry(unit.unit))
-    assert ptx.has_entry and ptx.length < 250_000
 
 
 def test_what_writes_a_few_words():

@@ -166,58 +166,6 @@ def test_emulated_lanes(monkeypatch):
     assert is_checked() or names == ["morph_survey", "morph_halve"]
 
 
-@morph.func
-def put_top(stack, depth, x):
-    stack[depth[0]] = x
-    depth[0] = depth[0] + 1
-
-
-@morph.func
-def take_top(stack, depth):
-    depth[0] = depth[0] - 1
-    return stack[depth[0]]
-
-
-@morph.kernel
-def by_stack(r):
-    """A stack, which the lanes share, and sums of which each lane has a part."""
-    stack = local(i64, 16)
-    depth = local(i32, 1)
-    sums = local(i64, 8)
-    for _ in range(16):
-        stack.add(i64(0))
-    for _ in range(8):
-        sums.add(i64(0))
-    depth.add(i32(0))
-    for i in bit_positions(r.word):
-        sums[i & 7] += i + 1
-    for k in range(8):
-        put_top(stack, depth, sums[k])
-    while depth[0] > 1:
-        x, y = take_top(stack, depth), take_top(stack, depth)
-        put_top(stack, depth, 3 * x + y)
-    r.sum = stack[0]
-
-
-def stacked(target):
-    rows = rows_of(target)
-    foreach(rows, by_stack, balance="warp")
-    return host(rows.sum[:]).tolist()
-
-
-def test_collections_that_lanes_share(target, monkeypatch):
-    want = stacked("python")
-    assert want[:2] == [0, 1] and everywhere(target, lambda: stacked(target))[-1] == want
-    if not is_checked():
-        text = by_stack.source()
-        assert text.count("MORPH_OF_WARP(") == 2 and "put_top_by_warp" in text
-        assert b"morph_by_stack" in sm90.compile_one(prelude(warps=True) + text, "morph_by_stack")
-    emulated(monkeypatch)
-    monkeypatch.setitem(globals(), "by_stack", morph.kernel(by_stack.__wrapped__))
-    with team(1):
-        assert stacked("cpu") == want
-
-
 @morph.kernel
 def positions(r):
     total = i64(0)

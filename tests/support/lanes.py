@@ -61,7 +61,6 @@ template <class F> static void on_lanes(const F& f) {
 }
 """
 LANES = r"""
-#define __shared__ static  // of the only warp
 MORPH_FN i32 lane_id() { return lane_now < 0 ? 0 : lane_now; }
 MORPH_FN void sync_warp() { if (lane_now >= 0) meet(1); }
 template <class T> MORPH_FN T shuffle(u32, T x, i32 from) {

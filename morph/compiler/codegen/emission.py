@@ -76,7 +76,7 @@ class Emission:
                 b.put(b.array(n, t))
             elif isinstance(t, Local):
                 memory = b.temp("v")
-                b.put(b.buffer(n, t, memory))
+                b.put(names.buffer(t, memory))
                 b.put(f"{names.type(t)} {names.spell(n)}({memory});")
             else:
                 b.put(f"{names.type(t)} {names.spell(n)}{{}};")

@@ -169,7 +169,7 @@ class Names:
             case Shared():
                 return f"Shared<{self.type(t.elem)}, {t.capacity}>"
             case Local():
-                return f"Local<{self.type(t.elem)}, {self.capacity(t)}>"
+                return f"Local<{self.type(t.elem)}, {t.capacity * self.unit.local_scale}>"
             case Rows():
                 return "Rows"
             case Struct():
@@ -194,13 +194,9 @@ class Names:
             f"{self.funcs[func]}(a{', it' if self.plan.functions[func].takes_item else ''}{args})"
         )
 
-    def capacity(self, t: Local) -> int:
-        """The number of values in the buffer of a local collection."""
-        return t.capacity * self.unit.local_scale
-
     def buffer(self, t: Local, name: str) -> str:
         """The buffer of a local collection; separate, so that its size can be in a register."""
-        return f"{self.type(t.elem)} {name}[{self.capacity(t)}];"
+        return f"{self.type(t.elem)} {name}[{t.capacity * self.unit.local_scale}];"
 
     def _struct(self, name: str, parts: Sequence[tuple[str, Type]]) -> str:
         members = " ".join(f"{self.type(t)} {n};" for n, t in parts)

@@ -161,10 +161,6 @@ class Body(Expressions):
     def _stmt_setitem(self, s: ir.SetItem) -> None:
         self.put(f"{self.resolve(s.name)}[{self.expr(s.index)}] = {self.expr(s.value)};")
 
-    def buffer(self, name: str, t: Local, memory: str) -> str:  # noqa: ARG002 - see `WarpBody`
-        """The declaration of the buffer ``memory`` of the local collection ``name``."""
-        return self.names.buffer(t, memory)
-
     def _stmt_setfield(self, s: ir.SetField) -> None:
         part = self.names.field(self.types[s.name], s.index)
         self.put(f"{self.resolve(s.name)}.{part} = {self.expr(s.value)};")

@@ -78,19 +78,6 @@ class WarpBody(Body):
 
     # --- statements ------------------------------------------------------------------------------
 
-    def buffer(self, name: str, t: Local, memory: str) -> str:
-        """The declaration of a buffer, which the lanes may share."""
-        if name not in self.body_plan.shared:
-            return super().buffer(name, t, memory)
-        return f"MORPH_OF_WARP({self.names.type(t.elem)}, {memory}, {self.names.capacity(t)});"
-
-    def _stmt_setitem(self, s: ir.SetItem) -> None:
-        if self.by == ALL and isinstance(self.types[s.name], Local):
-            index, value = self.expr(s.index), self.expr(s.value)
-            self.put(f"set_by_warp({self.resolve(s.name)}, {index}, {value});")
-        else:
-            super()._stmt_setitem(s)
-
     def _read(self, reads: list[tuple[str, ir.Place]]) -> None:
         if not any((p.slot, p.column) in self.body_plan.unstable for _, p in reads):
             super()._read(reads)

@@ -49,7 +49,6 @@ from morph.compiler.passes.reservations import exact_reservations
 from morph.compiler.passes.search import SharedSearch, shared_searches
 from morph.compiler.passes.warp_execution import (
     allows_warp_execution,
-    shared_collections,
     warp_bodies,
 )
 from morph.compiler.passes.work_sharing import (
@@ -100,7 +99,6 @@ class BodyPlan:
     ahead: tuple[str, str] | None = None  # of an asynchronous kernel: the lists, see `runs_ahead`
     swapped: bool = False  # names a collection that the program swaps
     ends: bool = True  # control may reach its end
-    shared: frozenset[str] = frozenset()  # local collections that the lanes of a warp share
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +302,6 @@ class _Planner:
             if (found := group_plan(f, self.funcs, self.unstable[name], unit.checked))
         }
         self.warp_bodies = warp_bodies(unit, self.unstable)
-        self.warp_shared = shared_collections(self.warp_bodies, self.funcs, unit.local_scale)
         self.stable = standing(unit, self.ahead)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)
@@ -457,9 +454,7 @@ class _Planner:
             searching=self._searching(f),
             group_plan=arrays,
             by_group=text(arrays.body) if arrays and arrays.body is not None else None,
-            by_warp=replace(text(by_warp), shared=self.warp_shared[f.name])
-            if by_warp is not None
-            else None,
+            by_warp=text(by_warp) if by_warp is not None else None,
         )
 
     def _text(

@@ -7,9 +7,6 @@ memory, and all reads of columns that the step changes, and broadcasts the resul
 of a loop over bits are divided among the lanes if they are independent, apart from reductions to
 locals and to elements of local collections, which all lanes combine after the loop.  Any other loop
 over bits is executed by all lanes, like the other statements.  On a CPU an item runs on one thread.
-
-The lanes share the small local collections that are not the target of a reduction: copies of their
-own would fill the cache with 32 times as much.
 """
 
 from __future__ import annotations
@@ -19,14 +16,12 @@ from dataclasses import replace
 from functools import partial
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.effects import called, reached, value_params
+from morph.compiler.passes.effects import called, reached
 from morph.compiler.passes.group_execution import LANES
 from morph.compiler.passes.independence import COMMUTATIVE, breaks
 from morph.compiler.passes.liveness import Columns, read_first
 from morph.compiler.passes.work_sharing import shared_loop
-from morph.language.types import Local, Scalar, Type, Vector
-
-MAX_SHARED, MAX_SHARED_IN_ALL = 512, 3 << 10  # bytes of a collection, of all of a function
+from morph.language.types import Local, Scalar, Vector
 
 # what the first lane executes, or each lane for itself
 ALLOWED = (
@@ -47,11 +42,8 @@ def warp_bodies(unit: ir.Unit, unstable: Mapping[str, Columns]) -> dict[str, ir.
     funcs, found = {f.name: f for f in unit.funcs}, dict[str, ir.Body]()
     for name, bodies in kernels_by_warp(unit).items():
         for f, body in bodies.items():
-            below = reached(f, funcs)
-            differs = any(
-                _has_divided(bodies[x.name]) or _changes_local(x) or _differs(x, unstable[x.name])
-                for x in below
-            )
+            below = [g.name for g in reached(f, funcs)]
+            differs = any(_has_divided(bodies[g]) or _differs(funcs[g], unstable[g]) for g in below)
             if f == name or differs:
                 found[f] = body
     return found
@@ -99,57 +91,6 @@ def _marked_bodies(
     bodies = {f.name: _LoopDivision(f, funcs).body for f in below}
     divides = any(map(_has_divided, bodies.values()))
     return bodies if divides and shared_loop(kernel, funcs, tables) is None else {}
-
-
-def shared_collections(
-    bodies: Mapping[str, ir.Body], funcs: Mapping[str, ir.Func], scale: int
-) -> dict[str, frozenset[str]]:
-    """The local collections of functions that the lanes of a warp share, by function.
-
-    ``bodies`` are those of `warp_bodies`; capacities are multiplied by ``scale``.
-    """
-    partial_results = {
-        name: {x for s in ir.find(body, ir.ForBits) for x, _ in s.reductions}
-        for name, body in bodies.items()
-    }
-    changed = True
-    while changed:
-        changed = False
-        for name, body in bodies.items():
-            passed = {x for c in ir.find(body, ir.Call) for x in _passed(c, funcs, partial_results)}
-            changed |= not passed <= partial_results[name]
-            partial_results[name] |= passed
-    return {
-        name: _smallest({n: t for n, t in funcs[name].locals if n not in results}, scale)
-        for name, results in partial_results.items()
-    }
-
-
-def _passed(
-    c: ir.Call, funcs: Mapping[str, ir.Func], partial_results: Mapping[str, set[str]]
-) -> list[str]:
-    """The locals that a call passes for parameters of which lanes have partial results."""
-    results, params = partial_results.get(c.func, ()), value_params(funcs[c.func])
-    return [x.name for n, x in zip(params, c.args, strict=True)
-            if n in results and isinstance(x, ir.Var)]  # fmt: skip
-
-
-def _smallest(types: Mapping[str, Type], scale: int) -> frozenset[str]:
-    """The smallest collections of scalars that `MAX_SHARED` and `MAX_SHARED_IN_ALL` allow."""
-    found, left = set(), MAX_SHARED_IN_ALL
-    sizes = {n: scale * t.capacity * t.elem.bits // 8 for n, t in types.items()
-             if isinstance(t, Local) and isinstance(t.elem, Scalar)}  # fmt: skip
-    for n in sorted(sizes, key=lambda n: (sizes[n], n)):
-        if sizes[n] <= min(left, MAX_SHARED):
-            found.add(n)
-            left -= sizes[n]
-    return frozenset(found)
-
-
-def _changes_local(f: ir.Func) -> bool:
-    """Whether a function sets an element of a local collection, which lanes may share."""
-    types = dict(f.params) | dict(f.locals)
-    return any(isinstance(types.get(n.name), Local) for n in ir.find(f.body, ir.SetItem))
 
 
 def _has_divided(body: ir.Body) -> bool:
