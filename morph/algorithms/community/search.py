@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.graph.cliques import bit, size_of
-from morph.language.intrinsics import StructType
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
@@ -74,7 +73,7 @@ class SearchState(NamedTuple):
     capacity: int  # of solutions
 
 
-def node_struct(words: int, slots: int, lists: int) -> StructType:
+def node_struct(words: int, slots: int, lists: int) -> Any:
     """Return a struct for a node with sets of up to so many words and a stack of ``slots`` words.
 
     Collections are twice as large where these do not suffice, which compiles the unit again.
