@@ -4,6 +4,8 @@ template <class T> MORPH_FN Bits<T> to_bits(T x) { return *(Bits<T>*)&x; }
 template <class T> MORPH_FN T from_bits(Bits<T> x) { return *(T*)&x; }
 template <class T> MORPH_FN bool same_bits(T x, T y) { return to_bits(x) == to_bits(y); }
 
+constexpr i32 MOST_UNROLLED = 16;  // elements; code for longer vectors has loops: ptxas took a minute for 256
+
 template <class T, i32 N> struct Vec {
     T v[N];
     MORPH_FN T& operator[](i64 i) { return v[i]; }

@@ -38,7 +38,11 @@ template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
         MORPH_FN Registers() {}
     } give, take;
     give.value = x;
-    MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
+    if constexpr (N <= 2 * MOST_UNROLLED) {
+        MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
+    } else {
+        MORPH_UNROLL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
+    }
     return take.value;
 }
 MORPH_FN i32 sum_of_lanes(i32 x) { return i32(add_lanes(ALL_LANES, u32(x))); }

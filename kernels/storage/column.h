@@ -92,21 +92,21 @@ template <class T, i64 STRIDE, i64 OFFSET = 0, Mode MODE = DEFAULT<T>> struct Co
     MORPH_FN void set(i64 row, i64 j, V x) const { store(at(row, j), x); }
 
     template <i32 N> MORPH_FN Vec<V, N> vec(i64 row) const {
-        if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8) {
+        if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8 && N <= MOST_UNROLLED) {
             Span<MODE, STRIDE, OFFSET, OFFSET + N * sizeof(V)> span(record(row));
             return span.template vec<V, N, OFFSET>();
         }
         Vec<V, N> x;
-        for (i32 j = 0; j < N; j++) x.v[j] = get(row, j);
+        MORPH_UNROLL for (i32 j = 0; j < N; j++) x.v[j] = get(row, j);
         return x;
     }
     template <i32 N> MORPH_FN void set(i64 row, const Vec<V, N>& x) const {
-        if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8 && sizeof(V) >= 4) {
+        if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8 && sizeof(V) >= 4 && N <= MOST_UNROLLED) {
             Pack<STRIDE, OFFSET, OFFSET + N * i32(sizeof(V))> pack;
             pack.template put<OFFSET>(x);
             return pack.write(record(row));
         }
-        for (i32 j = 0; j < N; j++) set(row, j, x.v[j]);
+        MORPH_UNROLL for (i32 j = 0; j < N; j++) set(row, j, x.v[j]);
     }
     // A new row's values, from the table's fill blob.
     template <i32 N> MORPH_FN void fill(i64 row, const u8* from) const {

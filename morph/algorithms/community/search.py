@@ -42,6 +42,7 @@ VERTEX_BITS, COUNT_BITS = 18, 15  # of the fields of a score, see `score_of`
 LAST_VERTEX, MOST_COUNTED = (1 << VERTEX_BITS) - 1, (1 << COUNT_BITS) - 1
 NONE = (1 << 62) - 1  # larger than each key (neighbours, vertex) of find_lacking
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
+WIDE_WORDS, WIDEST_WORDS = 16, 64  # of larger sets, see `node_struct`
 
 
 class SearchState(NamedTuple):
@@ -72,22 +73,35 @@ class SearchState(NamedTuple):
     capacity: int  # of solutions
 
 
-@struct
-class Node:
-    """A node of the search, and what is computed of it; all of them but two are bit words."""
+def node_struct(words: int, slots: int, lists: int) -> Any:
+    """Return a struct for a node with sets of up to so many words and a stack of ``slots`` words.
 
-    chosen: local(u64, 4)
-    candidates: local(u64, 4)
-    reached: local(u64, 4)
-    frontier: local(u64, 4)
-    subgraph: local(u64, 4)
-    neighbours: local(u64, 4)  # neighbours of the front
-    lacking: local(u64, 4)  # chosen vertices of degree below k among these
-    needy: local(i64, 32)  # the vertices of ``lacking`` as a list
-    needs: local(i32, 32)  # how many neighbours each vertex of ``needy`` lacks
-    gains: local(i32, 32)  # candidates by their number of lacking neighbours
-    stack: local(u64, 256)  # the sets of open nodes, chosen vertices first
-    depth: local(i32, 1)  # how many words of these are in use
+    Collections are twice as large where these do not suffice, which compiles the unit again.
+    """
+
+    @struct
+    class Node:
+        """A node of the search, and what is computed of it; all but four are bit words."""
+
+        chosen: local(u64, words)
+        candidates: local(u64, words)
+        reached: local(u64, words)
+        frontier: local(u64, words)
+        subgraph: local(u64, words)
+        neighbours: local(u64, words)  # neighbours of the front
+        lacking: local(u64, words)  # chosen vertices of degree below k among these
+        needy: local(i64, lists)  # the vertices of ``lacking`` as a list
+        needs: local(i32, lists)  # how many neighbours each vertex of ``needy`` lacks
+        gains: local(i32, lists)  # candidates by their number of lacking neighbours
+        stack: local(u64, slots)  # the sets of open nodes, chosen vertices first
+        depth: local(i32, 1)  # how many words of these are in use
+
+    return Node
+
+
+Node = node_struct(STANDARD_WORDS, 256, 32)
+WideNode = node_struct(WIDE_WORDS, 512, 32)
+WidestNode = node_struct(WIDEST_WORDS, 2048, 32)
 
 
 @func
@@ -635,18 +649,24 @@ def sets_of(node, like, words):
 
 @kernel
 def search_sets(
-    e, state, queue, deferred, find_all: static, fixed_words: static, donates: static
+    e, state, queue, deferred, find_all: static, width: static, donates: static
 ):  # fmt: skip
     """Search below a node; add its open nodes to the queue, or to ``deferred``.
 
-    If it ``donates``, it also adds nodes while few items are open.
+    Sets have ``width`` words, or any number if that is above `STANDARD_WORDS`.  If it ``donates``,
+    it also adds nodes while few items are open.
     """
-    node = Node()
+    if width <= STANDARD_WORDS:
+        node = Node()
+    elif width <= WIDE_WORDS:
+        node = WideNode()
+    else:
+        node = WidestNode()
     allocate(node, state.max_depth, state.words)
     queue.reserve(state.max_depth + 1 + MIN_NODES_PER_ITEM)
     deferred.reserve(state.max_depth + 1)
     q = e.item
-    words = i32(fixed_words) if fixed_words > 0 else q.words  # a constant for small sets
+    words = i32(width) if width <= STANDARD_WORDS else q.words  # a constant for small sets
     for j in range(words):
         node.chosen[j] = e.chosen[j]
         node.candidates[j] = e.candidates[j]
@@ -787,9 +807,14 @@ def find_greedily(node, q, queries, rows, adjacency, words):
 
 
 @kernel
-def search_greedily(q, queries, rows, adjacency, most_words):
-    """Find a subgraph by a greedy search."""
-    node = Node()
+def search_greedily(q, queries, rows, adjacency, most_words, width: static):
+    """Find a subgraph by a greedy search; ``width`` is that of `search_sets`."""
+    if width <= STANDARD_WORDS:
+        node = Node()
+    elif width <= WIDE_WORDS:
+        node = WideNode()
+    else:
+        node = WidestNode()
     allocate(node, 1, most_words)
     find_greedily(node, q, queries, rows, adjacency, q.words)
 
@@ -815,9 +840,13 @@ def begin_search(q, counters, queue):
 
 
 @program
-def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_all):
+def begin_searches(
+    queries, rows, adjacency, counters, queue, most_words, find_all, width: static
+):  # fmt: skip
     """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
     if find_all == 0:
         foreach(rows, count_neighbours, queries, adjacency)
-        foreach(queries, search_greedily, queries, rows, adjacency, most_words, balance="warp")
+        foreach(
+            queries, search_greedily, queries, rows, adjacency, most_words, width, balance="warp"
+        )  # fmt: skip
     foreach(queries, begin_search, counters, queue)

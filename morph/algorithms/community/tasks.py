@@ -37,6 +37,8 @@ from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import (
     NONE,
     STANDARD_WORDS,
+    WIDE_WORDS,
+    WIDEST_WORDS,
     SearchState,
     begin_searches,
     search_sets,
@@ -54,6 +56,9 @@ INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 12  # nodes of the fi
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
 VISITS_INSIDE_CPU = False  # whether the launch for a single query visits nodes, as on a GPU
+# one block of a GPU begins the search for a query in a graph of up to so many arcs, and all blocks
+# continue once it has visited so many nodes: a barrier of the block takes a tenth of the grid's
+BLOCK_ARCS, BLOCK_NODES = 1 << 14, 1 << 5
 NARROW_NODES = 1 << 8  # of searches of the first candidates, which prove no bound
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
@@ -255,6 +260,7 @@ class SetTables:
     def __init__(self, device: Any, words: int) -> None:
         bits = vec(u64, words)
         self.device, self.words = device, words
+        self.width = words if words <= WIDE_WORDS else WIDEST_WORDS  # of `search_sets`
         self.adjacency = Table("adjacency", device, bits=u64)
         self.rows = Table(
             "rows", device, query=i32, vertex=i32, inside=i32, among=i32, state=i32, gain=i32
@@ -281,13 +287,13 @@ class SetTables:
         Sets have exactly ``words`` words, or at most, if that is more than `STANDARD_WORDS`.
         """
         queue, deferred, counters = self.queue, self.deferred, self.counters
-        fixed_words = words if words <= STANDARD_WORDS else 0
         limit = self.node_limit(words)
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             limit = int(min(limit, most_nodes))
             state = self.state(max_depth, words, limit, capacity)
-            statics = int(capacity > 0), fixed_words, int(self.few_items > 0)
+            width = words if self.width == STANDARD_WORDS else self.width
+            statics = int(capacity > 0), width, int(self.few_items > 0)
             foreach(
                 queue, search_sets, state, queue, deferred, *statics, until_empty=True,
                 balance="warp",
@@ -392,16 +398,18 @@ class OneQueryTables(SetTables):
         visits, depth, swapped = int(self.visits_inside), sizes[1] + 1, False
         statics = visits, self.words if visits else 0
         x = Limits(vertex, *sizes, *degrees, self.words, most_degrees, NARROW_NODES)
-        limit, reported = self.node_limit(self.words), 0
-        most = max(most_degrees, 1)
+        by_block = visits and len(self.tables.graph.edges) <= BLOCK_ARCS
+        limit, reported = BLOCK_NODES if by_block else self.node_limit(self.words), 0
+        run, most = decide.alone if by_block else decide, max(most_degrees, 1)
         start, given = clock.monotonic(), self.arguments(most, depth, limit, swapped)
-        while decide(given, x, *statics) == VISIT:
-            x = x._replace(best=-1)  # continue
+        while run(given, x, *statics) == VISIT:
+            run, x = decide, x._replace(best=-1)  # continue
             if visits:
                 nodes = int(self.counters.nodes)
                 report(nodes)
                 reported += nodes
-                limit, swapped = self.next_limit(limit, self.words, start), not swapped
+                limit = max(self.next_limit(limit, self.words, start), self.node_limit(self.words))
+                swapped = not swapped
                 start, given = clock.monotonic(), self.arguments(most, depth, limit, swapped)
                 late = start >= end
             else:
@@ -562,8 +570,9 @@ class Search:
         find_all = int(capacity > 0)
         counters.open = counters.solutions = 0
         begin_searches(
-            sets.queries, sets.rows, sets.adjacency.bits, counters, sets.queue, self.words, find_all
-        )
+            sets.queries, sets.rows, sets.adjacency.bits, counters, sets.queue, self.words,
+            find_all, sets.width,
+        )  # fmt: skip
         if (more := max(capacity * self.words, 1) - len(sets.solutions)) > 0:
             sets.solutions.extend(more)
         sets.visit(self.words, self.max_depth, end, report, capacity, most_nodes)
