@@ -26,7 +26,7 @@ from morph.runtime.device import Array, Device, is_host
 
 _logger = logging.getLogger("morph.memory")
 Word = Meta
-COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = Word
+COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)  # indexing by them takes less time
 TYPES = {"u8": np.uint8, "i32": np.int32, "u64": np.uint64}
 # arrays that only kernels access: type, and value of a new row
 HIDDEN: dict[str, tuple[Any, int]] = {

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from morph.compiler.ir.layout import Status
+from morph.data.versions import latest
 from morph.launch import launcher
 from morph.launch.checked import is_checked
 from morph.launch.foreach import Program
@@ -41,7 +42,7 @@ class Prepared:
 
     __slots__ = (
         "_call", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state",
-        "_to_block", "_unpack", "launch", "mode", "single_block",
+        "_status", "_to_block", "_unpack", "launch", "mode", "single_block",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
@@ -62,6 +63,8 @@ class Prepared:
         self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
         self._call: Any = None  # the launch by one CPU thread
+        # on a CPU a launch has ended when its call returns, so its status is read in place
+        self._status = self.launch.scratch.report.ended(0) if launch.on_host else None
 
     @classmethod
     def of(cls, program: Program, *args: Any) -> Prepared | None:
@@ -76,9 +79,9 @@ class Prepared:
     def current(self) -> bool:
         """Whether a call with the same objects would still find this launch."""
         launch = self.launch
-        return (
-            launch._current() and self.mode == (launcher.faults, launcher.seed) and not is_checked()
-        )
+        if launch.epoch != latest.epoch and not launch._current():
+            return False
+        return self.mode == (launcher.faults, launcher.seed) and not is_checked()
 
     def run(self, numbers: Numbers, then: Prepared | None = None, more: Numbers = ()) -> Any:
         """Launch with all numbers of a call, in the order of its arguments; return the result.
@@ -93,7 +96,9 @@ class Prepared:
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             shared.running = True
             try:
-                shared.begin()
+                if shared.dirty:
+                    shared.begin()
+                shared.dirty = True
                 self._start(numbers, most)
                 if then is None:
                     return self._result(most)
@@ -106,29 +111,29 @@ class Prepared:
                 raise
             finally:
                 shared.running = False
-                self._touch(then)  # not before: another thread may read the counters meanwhile
+                if self._status is None:  # not before: another thread may read the counters
+                    self._touch(then)
 
     def _touch(self, then: Prepared | None) -> None:
         """Invalidate the host's copies of counters that the launches may change."""
-        if not self.launch.on_host:
-            self.launch._touch()
-            if then is not None:
-                then.launch._touch()
+        self.launch._touch()
+        if then is not None:
+            then.launch._touch()
 
     def _start(self, numbers: Numbers, most: int) -> None:
         """Write the numbers into the argument block, and launch with up to ``most`` threads."""
-        launch = self.launch
+        launch, state = self.launch, self._state
         s, buffer = launch.scratch, launch.buffer
         self._pack(buffer, self._first_scalar, *self._to_block(numbers))
         s.launches += 1
         pack_run(buffer, self._run_at, 0, s.launches, 1 if self.single_block else most)
         if launch.scratch_version != s.version or launch.threads != most:
             launch._fill_shared(most)
-        if self._state is not None:
-            self._state[:] = self._initial_state
+        if state is not None:
+            state[:] = self._initial_state
         if not self.single_block:
             launch.binary(launch.arguments, launch._items())
-        elif self._state is None:
+        elif state is None:
             launch.binary(launch.arguments, 1, True)
         else:
             if self._call is None:
@@ -137,12 +142,13 @@ class Prepared:
 
     def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
-        launch = self.launch
-        s, interruptible = launch.scratch, launch.compiled.interruptible
-        status = s.report.poll(s.launches, interruptible)
+        launch, status = self.launch, self._status
+        s = launch.scratch
+        if status is None:
+            status = s.report.poll(s.launches, launch.compiled.interruptible)
         while status[FAILED]:
             launch._resume(1 if self.single_block else most, most)
             launch.binary(launch.arguments, launch._items(), self.single_block)
-            status = s.report.wait(True, interruptible)
+            status = s.report.wait(True, launch.compiled.interruptible)
         s.dirty = False
         return self._unpack(status, self._result_at)[0]

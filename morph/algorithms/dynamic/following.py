@@ -23,7 +23,7 @@ from morph.algorithms.dynamic import repair
 from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
-from morph.data.versions import exclusive
+from morph.data.versions import exclusive, latest
 from morph.language.arguments import callback
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
@@ -137,7 +137,8 @@ class Maintained:
             If the batch is not right (see `Graph.apply`), or, of `DynamicSSSP`, a weight negative
             or NaN.
         """
-        callback(then, "then")
+        if then is not None:
+            callback(then, "then")
         with self._lock:
             if then is None and delete_points is None and self._seen == self.graph.changes:
                 try:
@@ -275,10 +276,13 @@ class BoundRepair:
         self._bound_to, self._points = (queue, values.share), len(values._tree)
 
     def fits(self, values: Dynamic, points: int) -> bool:
-        """Whether the launch is still valid: its objects, its limits, the number of points."""
+        """Whether the launch is still valid: its objects, its limits, the number of points.
+
+        ``changes`` have to be `current`.
+        """
         queue, share = self._bound_to
         same = values._queue is queue and values.share == share and points == self._points
-        return same and self.program.current()
+        return same and (self.program.launch.epoch == latest.epoch or self.program.current())
 
     def numbers(
         self, rows: int, batch: int, stamp: int, invalidates: bool, relaxes: bool
