@@ -7,7 +7,6 @@ and read the result.
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import Any
 
 from morph.compiler.ir.layout import Status
@@ -42,16 +41,11 @@ class Prepared:
 
     __slots__ = (
         "_call", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state",
-        "_status", "_to_block", "_unpack", "launch", "mode", "single_block",
+        "_status", "_unpack", "launch", "mode", "single_block",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
         self.launch, compiled = launch.separate(), launch.compiled
-        # the argument block has the numbers in another order than the call
-        places = {at: k for k, at in enumerate(sorted(compiled.origins))}
-        order = [places[at] for at in compiled.origins]
-        # of a slice, `itemgetter` gives a tuple of one number or none, too
-        self._to_block: Any = itemgetter(*order if len(order) > 1 else [slice(len(order))])
         self._state = self.launch.state.data if launch.on_host else None
         self._initial_state = bytes(0 if self._state is None else self._state.nbytes)
         if self._state is not None:
@@ -124,7 +118,7 @@ class Prepared:
         """Write the numbers into the argument block, and launch with up to ``most`` threads."""
         launch, state = self.launch, self._state
         s, buffer = launch.scratch, launch.buffer
-        self._pack(buffer, self._first_scalar, *self._to_block(numbers))
+        self._pack(buffer, self._first_scalar, *numbers)
         s.launches += 1
         pack_run(buffer, self._run_at, 0, s.launches, 1 if self.single_block else most)
         if launch.scratch_version != s.version or launch.threads != most:
