@@ -427,14 +427,12 @@ Tables = Callable[[], Search]  # waits for tables that another thread builds, an
 def tables_in_background(formula: Formula, where: Device) -> Tables | None:
     """Begin to build tables of local search in another thread while the GPU ``where`` decimates.
 
-    The GPU sorts the literals if a thread of the host would take longer than the decimation.
-    Returns None if no other thread is available.
+    Returns None if this would take longer than the decimation, or no other thread is available.
     """
-    if where.on_host or available_threads() < 2:
+    few = formula.literals.size <= BACKGROUND
+    if not few or where.on_host or available_threads() < 2:
         return None
-    if formula.literals.size <= BACKGROUND:
-        return in_background(Search, formula, device_of("cpu"))
-    return in_background(Search.on_host, formula, where)
+    return in_background(Search, formula, device_of("cpu"))
 
 
 def walksat(
