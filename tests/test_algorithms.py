@@ -61,7 +61,7 @@ def test_mst_leaves_out_arcs_whose_reverse_comes_first(target, monkeypatch):
             assert not mst._holds_edges_twice(g)
 
 
-def test_mst_looks_at_the_lighter_half_of_random_sparse_edges_first(monkeypatch):
+def test_mst_looks_at_the_lightest_of_random_sparse_edges_first(monkeypatch):
     """Edges between neighbours, and those of a few large vertices, are looked at all together."""
     n, make = 1 << 17, morph.generate
     random = make.uniform(n, 2 * n, seed=3, weight=(1, 99), device="cpu")

@@ -109,6 +109,8 @@ class Store:
 
     def touched(self) -> None:
         """Invalidate the host's copy of the counters: a kernel may have changed them."""
+        if self._host_counters is None:
+            return
         if not self.device.on_host and self._meta is not None:
             object.__setattr__(self, "_host_counters", None)  # `Store.__setattr__` is for columns
 

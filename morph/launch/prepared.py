@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from morph.compiler.ir.layout import Status
+from morph.data.store import Store
 from morph.data.versions import latest
 from morph.launch import launcher
 from morph.launch.checked import is_checked
@@ -40,8 +41,8 @@ class Prepared:
     """
 
     __slots__ = (
-        "_call", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state",
-        "_status", "_unpack", "launch", "mode", "single_block",
+        "_call", "_counted", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at",
+        "_state", "_status", "_unpack", "launch", "mode", "single_block",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
@@ -57,6 +58,7 @@ class Prepared:
         self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
         self._call: Any = None  # the launch by one CPU thread
+        self._counted = [ref for ref in launch.touches if isinstance(ref(), Store)]
         # on a CPU a launch has ended when its call returns, so its status is read in place
         self._status = self.launch.scratch.report.ended(0) if launch.on_host else None
 
@@ -110,9 +112,10 @@ class Prepared:
 
     def _touch(self, then: Prepared | None) -> None:
         """Invalidate the host's copies of counters that the launches may change."""
-        self.launch._touch()
-        if then is not None:
-            then.launch._touch()
+        for ref in self._counted if then is None else (*self._counted, *then._counted):
+            store = ref()
+            if store is not None and store._host_counters is not None:
+                store.touched()
 
     def _start(self, numbers: Numbers, most: int) -> None:
         """Write the numbers into the argument block, and launch with up to ``most`` threads."""

@@ -7,6 +7,7 @@ Batches that the fast path cannot validate take the slow path on the host (`batc
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
 
+pack_counters = struct.Struct("=8q").pack_into
 STAGED = 1 << 16  # changes that go from the host to a GPU by one launch
 
 
@@ -216,7 +218,7 @@ def count(
     if not referred:
         after[COMMITTED] = after[TAIL]
     after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-    edges._host_meta[:] = after
+    pack_counters(edges._host_meta, 0, *after)  # less time than an assignment of the list
 
 
 def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:

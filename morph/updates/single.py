@@ -104,7 +104,7 @@ class PreparedBatch:
     def points(self, g: Graph) -> int:
         """The number of points."""
         if self._point_counters is None:
-            return int(g.points._host_meta[COUNT])
+            return g.points._host_meta.item(COUNT)
         return self._point_counters[COUNT]
 
     def next_stamp(self, g: Graph) -> int:

@@ -7,8 +7,8 @@ depend on the order of execution.  If each edge is stored as two arcs of equal w
 from the smaller vertex id is read: it also has the smaller arc id, so the other one never wins.
 Edges inside a component leave the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  If
 there are many edges, the lightest few per vertex are processed first: most others are then inside a
-component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  So is the
-lighter half of a large sparse graph whose edges have random ends: otherwise most edges would join
+component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  So are the
+lightest of a large sparse graph whose edges have random ends: otherwise most edges would join
 different components up to the last round, and be read, with random accesses, in all of them.  At
 most log2 n rounds of O(n + m), mostly O(m) in all.
 """
@@ -33,7 +33,8 @@ from morph.runtime.device import Device
 NONE = 2**31 - 1  # no edge is picked
 FIRST_EDGES = 3  # edges per vertex that are processed first, if there are at least twice as many
 SAMPLE = 10000
-SPARSE = 3  # edges per vertex from which on the lighter half of random edges is processed first
+SPARSE = 3  # edges per vertex from which on the lightest of random edges are processed first
+LIGHTEST = 0.375  # ... which are this share of them
 # points from which on: their sets are then larger than a cache
 RANDOM_POINTS, RANDOM_POINTS_ON_GPU = 1 << 18, 1 << 23
 APART = 8  # ends of random edges: half of them are more than an eighth of all points apart
@@ -278,7 +279,7 @@ def _bands(graph: Graph, least: Any, most: Any) -> list[tuple[Any, Any]]:
     if weight.size <= 2 * few:
         if not _has_random_ends(graph):
             return [(least, most)]
-        few = weight.size // 2
+        few = int(LIGHTEST * weight.size)
     with graph.device.active():
         sample = graph.device.to_host(weight[_sampled(graph)])
     k = SAMPLE * few // weight.size
