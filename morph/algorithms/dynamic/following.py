@@ -23,7 +23,7 @@ from morph.algorithms.dynamic import repair
 from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
-from morph.data.versions import exclusive, latest
+from morph.data.versions import exclusive
 from morph.language.arguments import callback
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
@@ -276,13 +276,10 @@ class BoundRepair:
         self._bound_to, self._points = (queue, values.share), len(values._tree)
 
     def fits(self, values: Dynamic, points: int) -> bool:
-        """Whether the launch is still valid: its objects, its limits, the number of points.
-
-        ``changes`` have to be `current`.
-        """
+        """Whether the launch is still valid: its objects, its limits, the number of points."""
         queue, share = self._bound_to
         same = values._queue is queue and values.share == share and points == self._points
-        return same and (self.program.launch.epoch == latest.epoch or self.program.current())
+        return same and self.program.current()
 
     def numbers(
         self, rows: int, batch: int, stamp: int, invalidates: bool, relaxes: bool
