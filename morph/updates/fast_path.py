@@ -218,7 +218,7 @@ def count(
     if not referred:
         after[COMMITTED] = after[TAIL]
     after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-    pack_counters(edges._host_meta, 0, *after)  # less time than an assignment of the list
+    pack_counters(edges._host_meta.data, 0, *after)  # less time than an assignment of the list
 
 
 def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:

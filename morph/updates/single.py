@@ -103,9 +103,10 @@ class PreparedBatch:
 
     def points(self, g: Graph) -> int:
         """The number of points."""
-        if self._point_counters is None:
-            return g.points._host_meta.item(COUNT)
-        return self._point_counters[COUNT]
+        if self._point_counters is not None:
+            return self._point_counters[COUNT]
+        count: int = g.points._host_meta.item(COUNT)
+        return count
 
     def next_stamp(self, g: Graph) -> int:
         """The stamp of the next batch."""
