@@ -63,10 +63,10 @@ def test_mst_leaves_out_arcs_whose_reverse_comes_first(target, monkeypatch):
 
 def test_mst_looks_at_the_lightest_of_random_sparse_edges_first(monkeypatch):
     """Edges between neighbours, and those of a few large vertices, are looked at all together."""
-    n, make = 1 << 17, morph.generate
+    n, make = 1 << 18, morph.generate
     random = make.uniform(n, 2 * n, seed=3, weight=(1, 99), device="cpu")
-    local = make.grid(300, 440, weight=(1, 99), device="cpu")
-    skewed = make.rmat(17, 2, weight=(1, 99), device="cpu")
+    local = make.grid(512, 520, weight=(1, 99), device="cpu")
+    skewed = make.rmat(18, 2, weight=(1, 99), device="cpu")
     want = morph.mst(random)
     monkeypatch.setattr(mst, "RANDOM_POINTS", n)
     for g, bands in (random, 2), (local, 1), (skewed, 1):

@@ -38,7 +38,7 @@ LIGHTEST = 0.375  # ... which are this share of them
 # points from which on: their sets are then larger than a cache
 RANDOM_POINTS, RANDOM_POINTS_ON_GPU = 1 << 18, 1 << 23
 APART = 8  # ends of random edges: half of them are more than an eighth of all points apart
-DISTINCT = 0.9  # ... and of those of a sample at least this share are distinct
+DISTINCT = 0.975  # ... and of those of a sample at least this share are distinct
 # arcs from which it is tested whether each has a reverse
 SYMMETRY_ARCS, SYMMETRY_ARCS_ON_GPU = 1 << 15, 1 << 23
 
