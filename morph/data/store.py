@@ -26,7 +26,7 @@ from morph.runtime.device import Array, Device, is_host
 
 _logger = logging.getLogger("morph.memory")
 Word = Meta
-COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = Word
+COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)  # indexing by them takes less time
 TYPES = {"u8": np.uint8, "i32": np.int32, "u64": np.uint64}
 # arrays that only kernels access: type, and value of a new row
 HIDDEN: dict[str, tuple[Any, int]] = {
@@ -109,6 +109,8 @@ class Store:
 
     def touched(self) -> None:
         """Invalidate the host's copy of the counters: a kernel may have changed them."""
+        if self._host_counters is None:
+            return
         if not self.device.on_host and self._meta is not None:
             object.__setattr__(self, "_host_counters", None)  # `Store.__setattr__` is for columns
 

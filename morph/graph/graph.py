@@ -342,7 +342,6 @@ class Graph(Making, Exporting):
 
     # --- changes ---------------------------------------------------------------------------------
 
-    @exclusive
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
@@ -389,7 +388,8 @@ class Graph(Making, Exporting):
         Edges keep their ids until `compact`; the id of a deleted edge may be recycled, unless a
         reference denotes the deleted edge.
         """
-        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+        with self._lock:
+            return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
     def single_changes(self) -> Any:
         """The state kept for batches of one change, see `morph.updates.single`; or None.

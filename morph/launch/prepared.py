@@ -7,10 +7,11 @@ and read the result.
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import Any
 
 from morph.compiler.ir.layout import Status
+from morph.data.store import Store
+from morph.data.versions import latest
 from morph.launch import launcher
 from morph.launch.checked import is_checked
 from morph.launch.foreach import Program
@@ -40,17 +41,12 @@ class Prepared:
     """
 
     __slots__ = (
-        "_call", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state",
-        "_to_block", "_unpack", "launch", "mode", "single_block",
+        "_call", "_counted", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at",
+        "_state", "_status", "_unpack", "launch", "mode", "single_block",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
         self.launch, compiled = launch.separate(), launch.compiled
-        # the argument block has the numbers in another order than the call
-        places = {at: k for k, at in enumerate(sorted(compiled.origins))}
-        order = [places[at] for at in compiled.origins]
-        # of a slice, `itemgetter` gives a tuple of one number or none, too
-        self._to_block: Any = itemgetter(*order if len(order) > 1 else [slice(len(order))])
         self._state = self.launch.state.data if launch.on_host else None
         self._initial_state = bytes(0 if self._state is None else self._state.nbytes)
         if self._state is not None:
@@ -62,6 +58,9 @@ class Prepared:
         self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
         self._call: Any = None  # the launch by one CPU thread
+        self._counted = [ref for ref in launch.touches if isinstance(ref(), Store)]
+        # on a CPU a launch has ended when its call returns, so its status is read in place
+        self._status = self.launch.scratch.report.ended(0) if launch.on_host else None
 
     @classmethod
     def of(cls, program: Program, *args: Any) -> Prepared | None:
@@ -76,9 +75,9 @@ class Prepared:
     def current(self) -> bool:
         """Whether a call with the same objects would still find this launch."""
         launch = self.launch
-        return (
-            launch._current() and self.mode == (launcher.faults, launcher.seed) and not is_checked()
-        )
+        if launch.epoch != latest.epoch and not launch._current():
+            return False
+        return self.mode == (launcher.faults, launcher.seed) and not is_checked()
 
     def run(self, numbers: Numbers, then: Prepared | None = None, more: Numbers = ()) -> Any:
         """Launch with all numbers of a call, in the order of its arguments; return the result.
@@ -93,7 +92,9 @@ class Prepared:
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             shared.running = True
             try:
-                shared.begin()
+                if shared.dirty:
+                    shared.begin()
+                shared.dirty = True
                 self._start(numbers, most)
                 if then is None:
                     return self._result(most)
@@ -106,29 +107,30 @@ class Prepared:
                 raise
             finally:
                 shared.running = False
-                self._touch(then)  # not before: another thread may read the counters meanwhile
+                if self._status is None:  # not before: another thread may read the counters
+                    self._touch(then)
 
     def _touch(self, then: Prepared | None) -> None:
         """Invalidate the host's copies of counters that the launches may change."""
-        if not self.launch.on_host:
-            self.launch._touch()
-            if then is not None:
-                then.launch._touch()
+        for ref in self._counted if then is None else (*self._counted, *then._counted):
+            store = ref()
+            if store is not None and store._host_counters is not None:
+                store.touched()
 
     def _start(self, numbers: Numbers, most: int) -> None:
         """Write the numbers into the argument block, and launch with up to ``most`` threads."""
-        launch = self.launch
+        launch, state = self.launch, self._state
         s, buffer = launch.scratch, launch.buffer
-        self._pack(buffer, self._first_scalar, *self._to_block(numbers))
+        self._pack(buffer, self._first_scalar, *numbers)
         s.launches += 1
         pack_run(buffer, self._run_at, 0, s.launches, 1 if self.single_block else most)
         if launch.scratch_version != s.version or launch.threads != most:
             launch._fill_shared(most)
-        if self._state is not None:
-            self._state[:] = self._initial_state
+        if state is not None:
+            state[:] = self._initial_state
         if not self.single_block:
             launch.binary(launch.arguments, launch._items())
-        elif self._state is None:
+        elif state is None:
             launch.binary(launch.arguments, 1, True)
         else:
             if self._call is None:
@@ -137,12 +139,13 @@ class Prepared:
 
     def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
-        launch = self.launch
-        s, interruptible = launch.scratch, launch.compiled.interruptible
-        status = s.report.poll(s.launches, interruptible)
+        launch, status = self.launch, self._status
+        s = launch.scratch
+        if status is None:
+            status = s.report.poll(s.launches, launch.compiled.interruptible)
         while status[FAILED]:
             launch._resume(1 if self.single_block else most, most)
             launch.binary(launch.arguments, launch._items(), self.single_block)
-            status = s.report.wait(True, interruptible)
+            status = s.report.wait(True, launch.compiled.interruptible)
         s.dirty = False
         return self._unpack(status, self._result_at)[0]

@@ -34,16 +34,18 @@ def apply(
     g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool, then: Then
 ) -> Applied:  # fmt: skip
     """Implement `Graph.apply`."""
-    g.may_change()
+    if g.fixed or g.undoable:
+        g.may_change()
     if nonnegative is not False:
         nonnegative = truth(nonnegative, "nonnegative")
-    callback(then, "then")
     if then is None and points is None and (singles := g.single_changes()) is not None:
         change = singles.recognise(inserts, deletes, updates)
         made = None if change is None else singles.apply(g, change, nonnegative)
         if made is not None:
             done: Applied = made[0]
             return done
+    g.may_change()
+    callback(then, "then")
     then = None if then is None else _unchangeable(g, then)
     with g.device.active():
         fast = None

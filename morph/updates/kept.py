@@ -27,15 +27,13 @@ class Kept:
         Whether some changes were left out, so that their records are not valid.
     first, fresh, reused : int
         The first new id of an edge, the number of inserted arcs, and how many of these reuse ids.
-    total : int
-        Number of records.
     raw, new : array or None
         Copies of the records and of the new weights.
     """
 
     __slots__ = (
         "__weakref__", "counts", "first", "fresh", "graph", "new", "raw", "reused", "skipped",
-        "stamp", "table", "total",
+        "stamp", "table",
     )  # fmt: skip
 
     def __init__(
@@ -44,10 +42,14 @@ class Kept:
     ) -> None:  # fmt: skip
         self.graph, self.table, self.counts, self.skipped = g, table, counts, skipped
         self.first, self.reused, self.fresh = first, reused, fresh
-        self.total = sum(counts) * (1 if g.directed else 2)
         self.stamp = g._adjacency.stamp
         self.raw: Array = None
         self.new: Array = None
+
+    @property
+    def total(self) -> int:
+        """Number of records."""
+        return sum(self.counts) * (1 if self.graph.directed else 2)
 
     def save(self) -> None:
         """Copy the records before the next batch overwrites them."""

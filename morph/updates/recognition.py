@@ -7,6 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from morph.data.column import ColumnView
 from morph.data.layout import Column
@@ -28,6 +29,7 @@ LARGEST = {
     4: float(np.finfo(np.float32).max),
     8: float(np.finfo(np.float64).max),
 }
+ONE = ((1,), ())  # shapes of arrays of one element that count as a number
 Change = tuple[int, int, int, bool, Any]
 """Outcome; the edge's id and 0, or its ends; whether ends name an existing edge; weight or 0."""
 
@@ -99,7 +101,7 @@ def _ends(g: Graph, x: Any) -> Part | None:
 
 def _array(g: Graph, x: Any) -> Array:
     """One dimension, on the host or on the graph's device; None of anything else."""
-    if type(x) is not np.ndarray:
+    if type(x) is not ndarray:
         if isinstance(x, ColumnView):
             x = x.array
         elif isinstance(x, int | float | list | range | np.generic):
@@ -107,7 +109,7 @@ def _array(g: Graph, x: Any) -> Array:
                 x = np.asarray(x)
             except ValueError:  # rows of different lengths
                 return None
-        if type(x) is not np.ndarray and type(x) is not g.device.xp.ndarray:
+        if type(x) is not ndarray and type(x) is not g.device.xp.ndarray:
             return None
     return x if x.ndim == 1 else x.reshape(1) if x.ndim == 0 else None
 
@@ -148,11 +150,12 @@ def _weighted(
 
 def integer(x: Any) -> int | None:
     """The integer that an argument is, or that its only element is; None if it is another value."""
-    if type(x) is not int:
-        if type(x) is np.ndarray:
-            if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iu":
-                return None
-        elif not isinstance(x, np.integer):
+    if type(x) is ndarray:
+        if x.shape not in ONE or x.dtype.kind not in "iu":
+            return None
+        x = x.item()
+    elif type(x) is not int:
+        if not isinstance(x, np.integer):
             return None
         x = x.item()
     return x if -ID_LIMIT <= x <= ID_LIMIT else None
@@ -160,10 +163,11 @@ def integer(x: Any) -> int | None:
 
 def weight_in(x: Any, dtype: Any) -> Any:
     """A weight as a Python number; None if a column of the dtype cannot hold it exactly."""
-    if type(x) is np.ndarray:
-        if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iuf":
+    if type(x) is ndarray:
+        kind = x.dtype
+        if x.shape not in ONE or kind.kind not in "iuf":
             return None
-        if x.dtype is dtype or x.dtype == dtype:
+        if kind is dtype or kind == dtype:
             return x.item()
         x = x.item()
     elif isinstance(x, np.integer | np.floating):
@@ -180,13 +184,14 @@ def recognise_single(
     inserts: Any, deletes: Any, updates: Any, weight: Column | None
 ) -> Change | None:
     """The only change of a batch; None if there are several or none, or its form is unknown."""
-    if (inserts is None) + (deletes is None) + (updates is None) != 2:
-        return None
     if inserts is not None:
-        return _insert(inserts, weight) if type(inserts) is tuple else None
+        single = deletes is None and updates is None and type(inserts) is tuple
+        return _insert(inserts, weight) if single else None
     b: int | None = 0
     if updates is not None:
-        if weight is None or type(updates) is not tuple or not 2 <= len(updates) <= 3:
+        if deletes is not None or weight is None:
+            return None
+        if type(updates) is not tuple or not 2 <= len(updates) <= 3:
             return None
         a, given, by_ends = integer(updates[0]), weight_in(updates[-1], weight.dtype), False
         if len(updates) == 3:
@@ -204,15 +209,15 @@ def recognise_single(
 
 
 def _insert(given: tuple[Any, ...], column: Column | None) -> Change | None:
-    count, weight = len(given), 0
-    if column is None:
-        if count != 2:
-            return None
-    elif count == 3:
-        weight = weight_in(given[2], column.dtype)
-    elif count == 2:
-        weight = weight_in(column.fill, column.dtype)
+    weight = 0
+    if len(given) == 3 and column is not None:
+        first, second, weight = given
+        weight = weight_in(weight, column.dtype)
+    elif len(given) == 2:
+        first, second = given
+        if column is not None:
+            weight = weight_in(column.fill, column.dtype)
     else:
         return None
-    a, b = integer(given[0]), integer(given[1])
+    a, b = integer(first), integer(second)
     return None if a is None or b is None or weight is None else (INSERTED, a, b, False, weight)

@@ -77,7 +77,7 @@ class PreparedBatch:
         self._back = None if g.directed else g._pairs
         lengths = [g.edges.capacity, *([] if self._back is None else [int(self._back.size)])]
         self._limit, self._flags = min(lengths), fast_path.flags_of(g)
-        self._point_counters = g.points.meta.data if g.device.on_host else None
+        self._point_counters: memoryview | None = g.points.meta.data if g.device.on_host else None
         self._state, self._epoch = state_of(g), -1
 
     def current(self, g: Graph) -> bool:
@@ -103,9 +103,10 @@ class PreparedBatch:
 
     def points(self, g: Graph) -> int:
         """The number of points."""
-        if self._point_counters is None:
-            return int(g.points._host_meta[COUNT])
-        return int(self._point_counters[COUNT])
+        if self._point_counters is not None:
+            return self._point_counters[COUNT]
+        count: int = g.points._host_meta.item(COUNT)
+        return count
 
     def next_stamp(self, g: Graph) -> int:
         """The stamp of the next batch."""
@@ -127,12 +128,14 @@ class SingleChanges(PreparedBatch):
 
     several = False
 
-    __slots__ = "_counters", "_last", "_none", "weight"
+    __slots__ = "_counters", "_last", "_none", "_table_counters", "weight"
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
         super().__init__(g, program, args, table)
         self.weight, self._none = weight_of(g.edges), none(g.device)
-        self._counters = g.edges.meta.data if g.device.on_host else None
+        on_host = g.device.on_host
+        self._counters = g.edges.meta.data if on_host else None
+        self._table_counters = table.meta.data if on_host else None
         self._last: tuple[Any, ...] = ()
 
     def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
@@ -158,15 +161,17 @@ class SingleChanges(PreparedBatch):
         The program ``then``, of `bind_repair`, takes the numbers ``more``.  Returns what was
         applied, and the result of ``then``.  `put_back` undoes it, until the next batch.
         """
-        edges = g.edges
+        edges, index = g.edges, g._adjacency
         if g.fixed or g.undoable:
             g.may_change()
         outcome, a, b, by_ends, weight = given
         counters: list[int] = (self._counters or edges._host_meta).tolist()
         first, reused, arcs, ordered = counters[COUNT], 0, 0, 0
+        flags = self._flags | (NONNEGATIVE if nonnegative else 0)
         if outcome == INSERTED:
             arcs = self.rows
-            reused = fast_path.reusable_within(counters, edges.capacity, arcs)
+            if first + arcs > edges.capacity:
+                reused = fast_path.reusable_within(counters, edges.capacity, arcs)
             if first + arcs - reused > self._limit or a == b and arcs == 2:
                 return None
             ordered = fast_path.ordered_below(g, first, reused)
@@ -174,14 +179,13 @@ class SingleChanges(PreparedBatch):
                 return None
         elif outcome == DELETED and not edges.deletes:
             return None
-        flags = self._flags | (NONNEGATIVE if nonnegative else 0)
         if outcome != DELETED or referred(edges):
             flags |= REFERRED
-        index = g._adjacency
         index.begin_batch(self.table)
-        if self._counters is not None:
-            self.table.meta[COUNT] = self.rows
-        counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
+        if self._table_counters is not None:
+            self._table_counters[COUNT] = self.rows
+        deleted, updated = outcome == DELETED, outcome == UPDATED
+        counts = deleted, updated, arcs, outcome if by_ends else 0
         ids = fast_path.edge_ids(self.points(g), counters, reused, ordered)
         numbers = (*self._fixed, 1, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
@@ -194,11 +198,12 @@ class SingleChanges(PreparedBatch):
                 with g.device.active():
                     return self._finish(g, result)
             index.refresh()
-            if self._counters is None and outcome != UPDATED:  # on a CPU the program wrote them
-                deleted = self.rows if outcome == DELETED else 0
-                new, kept_ids = arcs - reused, bool(flags & REFERRED)
-                fast_path.count(edges, counters, new, reused, deleted, kept_ids)
-            made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
+            if self._counters is None and not updated:  # on a CPU the program wrote them
+                fast_path.count(
+                    edges, counters, arcs - reused, reused, deleted * self.rows,
+                    bool(flags & REFERRED),
+                )  # fmt: skip
+            made = deleted, updated, outcome == INSERTED
             kept = Kept(g, self.table, made, False, first, reused, arcs)
             return fast_path.applied(g, kept, self._none), result
         except BaseException:

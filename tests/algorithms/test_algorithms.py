@@ -61,6 +61,20 @@ def test_mst_leaves_out_arcs_whose_reverse_comes_first(target, monkeypatch):
             assert not mst._holds_edges_twice(g)
 
 
+def test_mst_looks_at_the_lightest_of_random_sparse_edges_first(monkeypatch):
+    """Edges between neighbours, and those of a few large vertices, are looked at all together."""
+    n, make = 1 << 18, morph.generate
+    random = make.uniform(n, 2 * n, seed=3, weight=(1, 99), device="cpu")
+    local = make.grid(512, 520, weight=(1, 99), device="cpu")
+    skewed = make.rmat(18, 2, weight=(1, 99), device="cpu")
+    want = morph.mst(random)
+    monkeypatch.setattr(mst, "RANDOM_POINTS", n)
+    for g, bands in (random, 2), (local, 1), (skewed, 1):
+        assert len(mst._bands(g, 0, 100)) == bands, g
+    found = morph.mst(random)
+    assert found.edges.tolist() == want.edges.tolist() and found.weight == want.weight
+
+
 def test_mst_of_extreme_weights(target):
     """The largest numbers of a type are weights like others."""
     for dtype, most in ((np.int8, 127), (np.float32, np.inf), (np.bool_, True)):

@@ -278,6 +278,18 @@ def test_a_prepared_launch_takes_the_full_binary(optimised, monkeypatch):
     assert prepared.run((1,)) == 0 and prepared.current() and optimised == [False, True]
 
 
+@morph.program
+def digits(t, z, y, a, x):
+    return z * 1000 + y * 100 + a * 10 + x
+
+
+def test_numbers_of_a_prepared_launch_lie_in_the_order_of_the_call():
+    t = morph.Table("t", "cpu", x=i32)
+    prepared = Prepared.of(digits, t, 0, 0, 0, 0)
+    assert prepared.launch.compiled.origins == [1, 2, 3, 4]
+    assert prepared.run((1, 2, 3, 4)) == 1234
+
+
 # -- when something ends too early
 
 SLOW = """

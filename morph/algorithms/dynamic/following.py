@@ -137,7 +137,8 @@ class Maintained:
             If the batch is not right (see `Graph.apply`), or, of `DynamicSSSP`, a weight negative
             or NaN.
         """
-        callback(then, "then")
+        if then is not None:
+            callback(then, "then")
         with self._lock:
             if then is None and delete_points is None and self._seen == self.graph.changes:
                 try:

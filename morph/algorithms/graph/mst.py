@@ -7,8 +7,10 @@ depend on the order of execution.  If each edge is stored as two arcs of equal w
 from the smaller vertex id is read: it also has the smaller arc id, so the other one never wins.
 Edges inside a component leave the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  If
 there are many edges, the lightest few per vertex are processed first: most others are then inside a
-component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  At most
-log2 n rounds of O(n + m), mostly O(m) in all.
+component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  So are the
+lightest of a large sparse graph whose edges have random ends: otherwise most edges would join
+different components up to the last round, and be read, with random accesses, in all of them.  At
+most log2 n rounds of O(n + m), mostly O(m) in all.
 """
 
 from __future__ import annotations
@@ -31,6 +33,12 @@ from morph.runtime.device import Device
 NONE = 2**31 - 1  # no edge is picked
 FIRST_EDGES = 3  # edges per vertex that are processed first, if there are at least twice as many
 SAMPLE = 10000
+SPARSE = 3  # edges per vertex from which on the lightest of random edges are processed first
+LIGHTEST = 0.375  # ... which are this share of them
+# points from which on: their sets are then larger than a cache
+RANDOM_POINTS, RANDOM_POINTS_ON_GPU = 1 << 18, 1 << 23
+APART = 8  # ends of random edges: half of them are more than an eighth of all points apart
+DISTINCT = 0.975  # ... and of those of a sample at least this share are distinct
 # arcs from which it is tested whether each has a reverse
 SYMMETRY_ARCS, SYMMETRY_ARCS_ON_GPU = 1 << 15, 1 << 23
 
@@ -269,13 +277,39 @@ def _bands(graph: Graph, least: Any, most: Any) -> list[tuple[Any, Any]]:
     """Give the ranges of weights to look at one after another; they may overlap at a weight."""
     weight, few = graph.edges.weight.array, FIRST_EDGES * len(graph.points)
     if weight.size <= 2 * few:
-        return [(least, most)]
+        if not _has_random_ends(graph):
+            return [(least, most)]
+        few = int(LIGHTEST * weight.size)
     with graph.device.active():
-        size, at = graph.kept.get("sample", (0, None))
-        if size != weight.size:
-            at = graph.device.asarray(np.random.default_rng(0).integers(0, weight.size, SAMPLE))
-            graph.kept["sample"] = weight.size, at
-        sample = graph.device.to_host(weight[at])
+        sample = graph.device.to_host(weight[_sampled(graph)])
     k = SAMPLE * few // weight.size
     between = np.partition(sample, k)[k]
     return [(least, between), (between, most)]
+
+
+def _sampled(graph: Graph) -> Any:
+    """Return ids of random edges, on the graph's device; the same ones while there are as many."""
+    total = len(graph.edges)
+    size, at = graph.kept.get("sample", (0, None))
+    if size != total:
+        at = graph.device.asarray(np.random.default_rng(0).integers(0, total, SAMPLE))
+        graph.kept["sample"] = total, at
+    return at
+
+
+def _has_random_ends(graph: Graph) -> bool:
+    """Whether a graph is large, and its edges join points far apart, few of them the same ones."""
+    n, on_host = len(graph.points), graph.device.on_host
+    least = RANDOM_POINTS if on_host else RANDOM_POINTS_ON_GPU
+    if n < least or len(graph.edges) < SPARSE * n:
+        return False
+    known, found = graph.kept.get("random ends", (None, False))
+    if known != graph.changes:
+        with graph.device.active():
+            at = _sampled(graph)
+            src, dst = (graph.device.to_host(graph.edges.columns[c].array[at])
+                        for c in ("src", "dst"))  # fmt: skip
+        distance = np.abs(src - dst)
+        found = np.median(distance) * APART > n and np.unique(dst).size > DISTINCT * SAMPLE
+        graph.kept["random ends"] = graph.changes, bool(found)
+    return bool(found)

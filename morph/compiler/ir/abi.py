@@ -349,7 +349,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         | (QUEUE_ARGUMENT if queues(unit) else {})
         | (PARTS_ARGUMENT if parts_of(unit) else {})
     )
-    listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
+    # scalars stay in the order of the call, so that a prepared launch writes them as they are given
+    listed = sorted(used, key=_place)
     fixed = (f for f in listed if f.slot not in exchanged)
     swapped = (
         replace(f, slot=dict(found)[f.slot], permutation=i)
@@ -358,6 +359,10 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         if f.slot in exchanged
     )
     return (*fixed, *(Field(name, value, name) for name, value in common.items()), *swapped)
+
+
+def _place(f: Field) -> tuple[str, bool, str]:
+    return f.slot, f.kind != "column", "" if f.kind == "scalar" else f.name
 
 
 def local_bytes(unit: ir.Unit) -> int:
