@@ -211,7 +211,8 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
     def make() -> list[Any]:
         return [Collection(graph.points, capacity=n) for _ in range(2)]
 
-    columns: dict[str, Any] = {"partner": (i32, NONE), "candidate": (i32, NONE), "edge": (i64, LAST)}
+    columns: dict[str, Any] = {"partner": (i32, NONE), "candidate": (i32, NONE)}
+    columns["edge"] = i64, LAST
     with workspace(graph, "matching", make, **columns) as lists:
         point = point_to_heaviest if heavy else point_to_first
         size = int(match_rounds(graph, point, u64(seed % 2**64), zero, heavy, *lists)) // 2
