@@ -35,6 +35,7 @@ from morph.language.arguments import truth
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, i32, i64
+from morph.runtime.arrays import count_true
 
 INFINITY = 2**31 - 1
 
@@ -184,7 +185,7 @@ def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
             return DensestSubgraph(xp.sort(order).astype(np.int64), density)
         density = max(density, found)
         inside = _unable(graph, len(order), (low, high), density)
-        found = Fraction(int((inside[low] & inside[high]).sum()), int(inside.sum()))
+        found = Fraction(count_true(inside[low] & inside[high]), count_true(inside))
 
 
 @of_graph_on_one_device

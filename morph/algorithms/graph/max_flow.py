@@ -39,7 +39,7 @@ from morph.launch.foreach import foreach, kernel, program
 from morph.launch.sections import sections
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, bool_, i32, i64
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, any_true
 
 INFINITY = 2**31 - 1
 LIMIT = 2**62 - 1  # flows are smaller, so that the sum of an arc and its reverse fits int64
@@ -322,7 +322,7 @@ def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Fl
     xp, n, m = graph.device.xp, len(graph.points), len(graph.edges)
     src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
     loops = src == dst
-    if loops.any():
+    if any_true(loops):
         keep = xp.flatnonzero(~loops)
         src, dst, capacity = src[keep], dst[keep], capacity[keep]
         pick = keep if isinstance(pick, slice) else pick[keep]
