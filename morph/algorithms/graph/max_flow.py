@@ -2,10 +2,12 @@
 
 A vertex has a height, a lower bound of its distance to the target in the residual network, and an
 excess, which it pushes along residual arcs to vertices one level lower (Goldberg, Tarjan 1988).  A
-pulse has three steps: all active vertices push; vertices with remaining excess find the height
-above their lowest residual neighbour; the heights are set (after Baumstark, Blelloch, Shun, ESA
-2015).  Heights are constant during the push step, so only one of an arc and its reverse is used,
-and the result depends neither on the device nor on the number of threads.
+pulse has up to two steps: all active vertices push; if some have excess left, these find the height
+above their lowest residual neighbour (after Baumstark, Blelloch, Shun, ESA 2015).  The step of a
+push reads the heights ``raised``, and updates ``height``, which the second step reads; received
+flow is in two sums, ``gain``, by turns one to add to and one to push.  So heights are constant in
+each step, only one of an arc and its reverse is used, and the result depends neither on the device
+nor on the number of threads.
 
 Global relabelling: a breadth-first search from the target replaces heights by exact distances when
 the work since the last search reaches the work of a search.  The work is the number of arcs read to
@@ -160,7 +162,7 @@ def relabel(g, target, now, then, far, active):
 
 
 @program
-def route(g, target, active, then, kept, risen, state, most):
+def route(g, target, active, then, kept, risen, state):
     """Push excess until no active vertex reaches the target."""
     side, again = 0, True
     while again or not active.empty:
@@ -180,7 +182,7 @@ def route(g, target, active, then, kept, risen, state, most):
         kept, risen = risen, kept
         side = 1 - side
         state.work += PULSE
-        again = state.work > most and not active.empty
+        again = state.work > state.most and not active.empty
 
 
 @kernel
@@ -192,9 +194,9 @@ def mark(p, unused):
 
 
 @program
-def find_flow(g, source, sink, active, then, kept, risen, state, most):
+def find_flow(g, source, sink, active, then, kept, risen, state):
     foreach(g.points, saturate, where=lambda p: p.id == source)
-    route(g, sink, active, then, kept, risen, state, most)
+    route(g, sink, active, then, kept, risen, state)
     risen.clear()
     relabel(g, sink, then, kept, risen, active)
     active.clear()
@@ -202,7 +204,7 @@ def find_flow(g, source, sink, active, then, kept, risen, state, most):
     value = g.points[sink].excess
     g.points[sink].excess = i64(0)
     if not active.empty:
-        route(g, source, active, then, kept, risen, state, most)
+        route(g, source, active, then, kept, risen, state)
     return value
 
 
@@ -330,7 +332,7 @@ def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Fl
     net, arcs = _network(graph, src, dst, capacity)
     lists = [Collection(net.points, capacity=n) for _ in range(4)]
     work = VISIT * n + len(net.edges)
-    value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0), i64(work))
+    value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0, most=work))
     flow = xp.zeros(m, np.int64)
     flow[pick] = xp.maximum(capacity - net.edges.residual.array[arcs], 0)
     cut = net.points.cut.array[:n].astype(bool)
