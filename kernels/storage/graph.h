@@ -82,4 +82,8 @@ struct Both {
           in(row_begin(in_offset, p) - outs), n(outs + row_end(in_offset, p) - in - outs) {}
     MORPH_FN bool is_out(i64 j) const { return j < outs; }
     MORPH_FN i64 entry(i64 j) const { return (j < outs ? out : in) + j; }
+    // Numbers that are consecutive for a point's entries and determine the point, for threads that share them.
+    static MORPH_FN i64 first(i64 p) { return p << 32; }
+    static MORPH_FN i64 point(i64 k) { return k >> 32; }
+    static MORPH_FN i64 place(i64 k) { return k & 0xffffffff; }
 };

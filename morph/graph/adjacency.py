@@ -37,7 +37,7 @@ from morph.language.arguments import word
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
 from morph.language.messages import shown
-from morph.runtime.arrays import all_true, bincount
+from morph.runtime.arrays import all_true, count_each
 from morph.runtime.device import Array, Device
 
 change: Hook[int] = Hook()  # provided by updates.in_place
@@ -78,14 +78,14 @@ def count_keys(xp: Any, keys: Array, n: int, unlike: Array | None = None) -> Arr
 
     A key that is equal to the element of ``unlike`` at its position is not counted.
     """
-    part = max(PART, keys.size // 16, n // 4)  # in parts, as bincount() converts keys to int64
+    part = max(PART, keys.size // 16, n // 4)  # in parts, as NumPy converts keys to int64
     total = xp.zeros(n, np.int64)
     for start in range(0, keys.size, part):
         some = keys[start : start + part]
         if unlike is not None:
             some = some[some != unlike[start : start + part]]
         if some.size:
-            total += bincount(xp, some.astype(np.int64), n)
+            total += count_each(xp, some.astype(np.int64), n)
     return total
 
 

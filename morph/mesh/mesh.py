@@ -24,6 +24,7 @@ from morph.mesh.interop import from_triangle, library_of, to_geo, to_triangle
 from morph.mesh.quality import Quality, Shapes, chunks, measure
 from morph.mesh.validation import violations
 from morph.mesh.voronoi import Voronoi, voronoi
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Array, Device, device
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ class Mesh:
         with where.active():
             used = xp.zeros(n, np.bool_)
             used[self.triangles], used[self.segments] = True, True
-            if bool(used.all()):
+            if all_true(used):
                 return self
             rows = xp.cumsum(used, dtype=np.int32) - np.int32(1)
             values = {f.name: getattr(self, f.name) for f in fields(self)}

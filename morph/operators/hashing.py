@@ -15,6 +15,14 @@ def mix64(x):
 
 
 @func
+def unmix64(x):
+    """The inverse of `mix64`."""
+    x = (x ^ (x >> 31) ^ (x >> 62)) * 0x319642B2D24D8EC3
+    x = (x ^ (x >> 27) ^ (x >> 54)) * 0x96DE1B173F119089
+    return x ^ (x >> 30) ^ (x >> 60)
+
+
+@func
 def mix32(x):
     """The finaliser of MurmurHash3, of a u32."""
     x = (x ^ (x >> u32(16))) * u32(0x85EBCA6B)

@@ -12,6 +12,7 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import generate, validate
+from morph.algorithms.graph.matching import match_rounds
 
 SEEDS = st.sampled_from([0, 1, 2**64 - 1, 2**70])
 MASK = 2**64 - 1
@@ -22,6 +23,13 @@ def mix(x):
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
     return x ^ x >> 31
+
+
+def test_threads_share_the_search_for_the_first_edge():
+    """One thread read the row of each high-degree vertex."""
+    morph.matching(morph.Graph.from_edges([0, 1], [1, 2], directed=False, device="cpu"))
+    loops = [x for x in match_rounds.source().splitlines() if "constexpr bool WORK_SHARING" in x]
+    assert sum("true" in x for x in loops) == 4  # two rounds' searches, `release`, `find_edge`
 
 
 def live_edges(g):

@@ -3,11 +3,12 @@
 Jones, Plassmann (1993), with the vertices of largest degree first (Welsh, Powell 1967; Hasenplaugh,
 Kaler, Schardl, Leiserson, SPAA 2014): the result is that of the greedy algorithm that processes the
 vertices by descending degree, ties by a random priority, and assigns the smallest colour that no
-neighbour has.  A round colours every vertex that precedes all its uncoloured neighbours.  A blocked
-vertex stops at the first neighbour that precedes it and continues there in the next round.  At most
-one colour more than the largest degree.  One launch.
-Work: O(n + m), plus the blocked vertices of each round, plus a pass over the adjacency of a vertex
-for each 64 colours that its neighbours exhaust; a clique of k vertices takes k rounds.
+neighbour has.  A round colours the vertices whose preceding neighbours are all coloured.  A
+coloured vertex marks its colour at its uncoloured neighbours, as a bit, and decrements their
+numbers of uncoloured predecessors: all threads share long rows.  A vertex with k predecessors has
+bits for k + 1 colours, the first `WINDOW` in a column and others in a table.  At most one colour
+more than the largest degree.  One launch.
+Work: O(n + m); a clique of k vertices takes k rounds.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Any, NamedTuple
 from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device, results
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
+from morph.data.scalars import Scalars
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import ctz, i32, i64, random_u32, u32, u64
+from morph.prelude import atomic_add, atomic_or, atomic_sub, ctz, i32, i64, random_u32, u64
 
-WINDOW = 64  # colours tested at once: bits of a word
+WINDOW = 64  # bits of a word
 ALL = 2**64 - 1
 
 
@@ -33,64 +36,84 @@ class Colouring(NamedTuple):
 
 
 @kernel
+def clear(word):
+    word.bits = 0
+
+
+@kernel
 def draw(p, seed):
-    p.priority = random_u32(seed, p.id)
+    """Make the key of the order: more edges first, then smaller random numbers."""
     loops = i64(0)
     for t in p.nbrs:
         if t == p:
             loops += 1
-    p.near = i64(p.degree) - loops
+    p.key = (i64(p.degree) - loops) << 32 | i64(~random_u32(seed, p.id))
 
 
 @func
 def before(t, p):
     """Whether vertex ``t`` precedes ``p``; irreflexive."""
-    if t.near != p.near:
-        return t.near > p.near
-    return t.priority < p.priority or (t.priority == p.priority and t.id < p.id)
+    return t.key > p.key or (t.key == p.key and t.id < p.id)
 
 
 @kernel
-def find_blocker(p, rest, ready):
-    at, blocked = p.at, False
-    for t in p.nbrs[at:]:
-        if t.color < 0 and before(t, p):
-            blocked = True
-            break
-        at += 1
-    if blocked:
-        p.at = at
-        rest.add(p)
-    else:
+def count(p, state, ready):
+    """Count the predecessors, and reserve bits for their colours."""
+    waiting = i32(0)
+    for t in p.nbrs:
+        if before(t, p):
+            waiting += 1
+    p.waiting = waiting
+    p.further = waiting // WINDOW
+    if waiting == 0:
         ready.add(p)
+    if waiting >= WINDOW:
+        p.first = atomic_add(state.words, i64(p.further))
+
+
+@func
+def free_color(p, words):
+    """Return the smallest colour without a mark."""
+    base, used, at = i32(0), p.used, p.first
+    while used == u64(ALL):
+        base += WINDOW
+        used = words[at].bits
+        at += 1
+    return base + i32(ctz(~used))
+
+
+@func
+def mark(t, words, color):
+    """Mark a colour, unless it is larger than the number of predecessors."""
+    place, bit = color // WINDOW, u64(1) << u64(color % WINDOW)
+    if place == 0:
+        atomic_or(t.used, bit)
+    elif place <= t.further:
+        atomic_or(words[t.first + place - 1].bits, bit)
 
 
 @kernel
-def take_color(p):
+def take_color(p, words, then):
     """Assign the smallest free colour; vertices of one round are not adjacent."""
-    base, used = i32(0), u64(ALL)
-    while used == u64(ALL):
-        used = u64(0)
-        for t in p.nbrs:
-            if t != p:
-                color = t.color - base
-                if color >= 0 and color < WINDOW:
-                    used = used | (u64(1) << u64(color))
-        if used == u64(ALL):
-            base += WINDOW
-    p.color = base + i32(ctz(~used))
+    color = free_color(p, words)
+    p.color = color
+    for t in p.nbrs:
+        if t.waiting > 0:
+            mark(t, words, color)
+            if atomic_sub(t.waiting, 1) == 1:
+                then.add(t)
 
 
 @program
-def color_rounds(g, seed, left, rest, ready):
+def color_rounds(g, seed, words, ready, then):
+    state = Scalars(g, words=i64(0))
+    foreach(words, clear)
     foreach(g.points, draw, seed)
-    foreach(g.points, find_blocker, left, ready)
+    foreach(g.points, count, state, ready)
     while not ready.empty:
-        foreach(ready, take_color)
-        ready.clear()
-        foreach(left, find_blocker, rest, ready)
-        left, rest = rest, left
-        rest.clear()
+        foreach(ready, take_color, words, then)
+        ready, then = then, ready
+        then.clear()
 
 
 @of_graph_on_one_device
@@ -123,11 +146,15 @@ def colouring(graph: Graph, seed: int = 0) -> Colouring:
     n = len(graph.points)
 
     def make() -> list[Any]:
-        return [Collection(graph.points, capacity=n) for _ in range(3)]
+        words = Table("colours", graph.device, bits=u64)
+        return [words, *(Collection(graph.points, capacity=n) for _ in range(2))]
 
-    columns: dict[str, Any] = {"priority": (u32, 0), "near": (i64, 0), "at": (i64, 0)}
-    with workspace(graph, "colouring", make, color=(i32, -1), **columns) as lists:
-        color_rounds(graph, u64(seed % 2**64), *lists)
+    columns: dict[str, Any] = {"key": (i64, 0), "used": (u64, 0), "first": (i64, 0)}
+    columns |= {"waiting": (i32, 0), "further": (i32, 0)}
+    with workspace(graph, "colouring", make, color=(i32, -1), **columns) as objects:
+        words = objects[0]  # one end of an edge is a predecessor of the other
+        words.extend(max(len(graph.edges) // WINDOW + 1 - len(words), 0))
+        color_rounds(graph, u64(seed % 2**64), *objects)
         (color,) = results(graph, "color")
     with graph.device.active():
         return Colouring(color, int(color.max()) + 1 if color.size else 0)

@@ -21,7 +21,7 @@ from morph.launch.foreach import foreach, func, kernel
 from morph.operators.hashing import mix32, mix64
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, u32, u64
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, any_true, count_true
 from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
@@ -258,7 +258,7 @@ def integer_pairs(graph: Graph) -> tuple[Pairs, Any]:
     weight = integer_weights(graph, pick)
     src, dst = graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
     loops, twice = src == dst, xp.zeros(len(graph.points), np.int64)
-    if loops.any():
+    if any_true(loops):
         of = merged(xp, src[loops], src[loops], weight[loops])
         twice[of.low] = 2 * of.weight
     apart = ~loops if graph.directed else src < dst
@@ -330,5 +330,5 @@ def communities(graph: Graph, label: Any, value: float) -> Communities:
     """Return the result for given labels and modularity."""
     if graph.points.deletes:
         label[~graph.points.alive[: len(label)]] = -1
-    number = int((label == graph.device.xp.arange(len(label))).sum())
+    number = count_true(label == graph.device.xp.arange(len(label)))
     return Communities(label, value, number)

@@ -35,6 +35,7 @@ from morph.language.arguments import truth
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, i32, i64
+from morph.runtime.arrays import count_true
 
 INFINITY = 2**31 - 1
 
@@ -134,12 +135,11 @@ def balance(g, pairs, units, capacity, front, then, top, moves):
 
 def _unable(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> Any:
     """Return the set T for a density, as a mask of ``n`` vertices."""
-    made, m = sorted_rows(graph, n, *ends), len(ends[0])
+    made = sorted_rows(graph, n, *ends)
     pairs = made.add_table("pairs", low=Ref("points"), high=Ref("points"), held=i64)
     pairs.extend(low=ends[0], high=ends[1], held=0)
     made.edges.add("pair", Ref("pairs"))
-    order: Any = made.edge_order  # lists of both arcs are never sorted
-    made.edges.pair.array[:] = order % m
+    made.edges.pair.array[:] = made.edge_order  # of both arcs: the pair's
     made.points.add("excess", i64)
     made.points.add("height", i32)
     made.points.add("above", i32)
@@ -169,7 +169,7 @@ def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
     if not len(low):
         return DensestSubgraph(xp.asarray(graph.points.ids(), np.int64), Fraction(0))
     simple = sorted_rows(graph, n, low, high)
-    core = core_number(simple).core >> 1  # both arcs of an edge count
+    core = core_number(simple).core
     order, low, high = ranked_pairs(simple, core.astype(np.int64) << 32 | degrees(simple))
     first, density = _approximation(xp, n, low)
     if not exact:
@@ -185,7 +185,7 @@ def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
             return DensestSubgraph(xp.sort(order).astype(np.int64), density)
         density = max(density, found)
         inside = _unable(graph, len(order), (low, high), density)
-        found = Fraction(int((inside[low] & inside[high]).sum()), int(inside.sum()))
+        found = Fraction(count_true(inside[low] & inside[high]), count_true(inside))
 
 
 @of_graph_on_one_device

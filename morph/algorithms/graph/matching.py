@@ -32,11 +32,12 @@ from morph.data.sorting import sort_words
 from morph.graph import Graph
 from morph.language.arguments import truth
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.hashing import mix64
-from morph.prelude import atomic_cas, i32, i64, u64
+from morph.operators.hashing import mix64, unmix64
+from morph.prelude import atomic_cas, atomic_min, i32, i64, u64
 from morph.runtime.arrays import any_true
 
 NONE = -1
+LAST = 2**63 - 1
 
 
 class Matching(NamedTuple):
@@ -55,20 +56,33 @@ def hash_of(p, t, seed):
     return mix64((u64(low) << 32 | u64(high)) ^ mix64(seed))
 
 
+@func
+def other_end(p, hashed, seed):
+    """Return the other vertex of a pair of `hash_of`."""
+    pair = unmix64(hashed) ^ mix64(seed)
+    low, high = i32(pair >> 32), i32(pair & 0xFFFFFFFF)
+    return high if low == p.id else low
+
+
 @kernel
 def point_to_first(p, seed, zero):
-    best, to, edge = u64(0), i32(NONE), i64(NONE)
-    for e in p.edges:
-        t = e.dst if e.src == p else e.src
+    free, best = i32(0), u64(0)
+    for t in p.nbrs:  # shared: it has only reductions, so the neighbour follows from its hash
         if t != p and t.partner < 0:
-            if t.id == to:
-                edge = min(edge, i64(e.id))
-            else:
-                key = hash_of(p, t, seed)
-                if to < 0 or key > best:
-                    best, to, edge = key, i32(t.id), i64(e.id)
-    p.candidate = to
-    p.edge = edge
+            free += 1
+            best = max(best, hash_of(p, t, seed))
+    p.candidate = other_end(p, best, seed) if free > 0 else i32(NONE)
+
+
+@kernel
+def find_edge(p, g):
+    """Find the smallest id of the edges to the partner."""
+    edge, partner = i64(LAST), g.points[p.partner]
+    for e in p.edges:
+        if e.src == partner or e.dst == partner:
+            edge = min(edge, i64(e.id))
+    low = p if p.id < p.partner else partner
+    atomic_min(low.edge, edge)
 
 
 @func
@@ -121,7 +135,7 @@ def release(p, again):
 
 
 @program
-def match_rounds(g, point, seed, zero, again, matched):
+def match_rounds(g, point, seed, zero, heavy, again, matched):
     found = Scalars(g, size=0)
     foreach(g.points, point, seed, zero)
     foreach(g.points, match, g, matched, where=lambda p: p.candidate >= 0)
@@ -132,6 +146,8 @@ def match_rounds(g, point, seed, zero, again, matched):
         foreach(again, point, seed, zero)
         foreach(again, match, g, matched, where=lambda p: p.candidate >= 0)
         again.clear()
+    if not heavy:
+        foreach(g.points, find_edge, g, where=lambda p: p.partner >= 0)
     return found.size
 
 
@@ -195,10 +211,11 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
     def make() -> list[Any]:
         return [Collection(graph.points, capacity=n) for _ in range(2)]
 
-    columns: dict[str, Any] = {"partner": (i32, NONE), "candidate": (i32, NONE), "edge": (i64, 0)}
+    columns: dict[str, Any] = {"partner": (i32, NONE), "candidate": (i32, NONE)}
+    columns["edge"] = i64, LAST
     with workspace(graph, "matching", make, **columns) as lists:
         point = point_to_heaviest if heavy else point_to_first
-        size = int(match_rounds(graph, point, u64(seed % 2**64), zero, *lists)) // 2
+        size = int(match_rounds(graph, point, u64(seed % 2**64), zero, heavy, *lists)) // 2
         partner, edge = results(graph, "partner", "edge")
     with graph.device.active():
         edges = edge[partner > graph.device.xp.arange(n)]

@@ -2,10 +2,12 @@
 
 A vertex has a height, a lower bound of its distance to the target in the residual network, and an
 excess, which it pushes along residual arcs to vertices one level lower (Goldberg, Tarjan 1988).  A
-pulse has three steps: all active vertices push; vertices with remaining excess find the height
-above their lowest residual neighbour; the heights are set (after Baumstark, Blelloch, Shun, ESA
-2015).  Heights are constant during the push step, so only one of an arc and its reverse is used,
-and the result depends neither on the device nor on the number of threads.
+pulse has up to two steps: all active vertices push; if some have excess left, these find the height
+above their lowest residual neighbour (after Baumstark, Blelloch, Shun, ESA 2015).  The step of a
+push reads the heights ``raised``, and updates ``height``, which the second step reads; received
+flow is in two sums, ``gain``, by turns one to add to and one to push.  So heights are constant in
+each step, only one of an arc and its reverse is used, and the result depends neither on the device
+nor on the number of threads.
 
 Global relabelling: a breadth-first search from the target replaces heights by exact distances when
 the work since the last search reaches the work of a search.  The work is the number of arcs read to
@@ -33,18 +35,19 @@ from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device,
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.graph import Graph
-from morph.language.dtypes import Ref
+from morph.language.dtypes import Ref, vec
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel, program
 from morph.launch.sections import sections
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, bool_, i32, i64
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, any_true
 
 INFINITY = 2**31 - 1
 LIMIT = 2**62 - 1  # flows are smaller, so that the sum of an arc and its reverse fits int64
 VISIT = 6  # work per vertex, in arcs
 PULSE = 2000  # work per pulse, mostly of its barriers
+DEEP, WIDE, AT_ONCE = 16, 100, 32  # as in `bfs`: when a search expands how many levels in one step
 
 
 class Flow(NamedTuple):
@@ -77,33 +80,42 @@ def saturate(p):
 
 
 @kernel
-def climb(p, height, then):
-    """Find the vertices that can push to this vertex."""
+def climb(p, limit, then, far):
+    """Find the vertices that can push to this vertex; those at the limit are in ``far``."""
+    height = p.height + 1
     for a in p.outedges:
         t = a.dst
         if t.height > height and a.back.residual > 0:
-            if atomic_min(t.height, i32(height)) > height:
-                then.add(t)
+            if atomic_min(t.height, height) > height:
+                if height < limit:
+                    then.add(t)
+                else:
+                    far.add(t)
 
 
 @kernel
 def activate(p, active):
+    p.raised = p.height
+    p.excess += p.gain[0] + p.gain[1]
+    p.gain[0] = 0
+    p.gain[1] = 0
     if p.excess > 0 and p.height > 0 and p.height < INFINITY:
         active.add(p)
 
 
 @kernel
-def push(p, reached, kept):
+def push(p, target, side, then, kept):
     """Push excess to lower vertices, starting at the arc of the last push."""
-    x, k, lower = p.excess, p.current, p.height - 1
+    x, k, lower = p.excess + p.gain[1 - side], p.current, p.raised - 1
+    p.gain[1 - side] = 0
     for a in p.outedges[k:]:
         t = a.dst
-        if t.height == lower and a.residual > 0:
+        if t.raised == lower and a.residual > 0:
             moved = min(x, a.residual)
             a.residual -= moved
             a.back.residual += moved
-            if atomic_add(t.gain, moved) == 0:
-                reached.add(t)
+            if atomic_add(t.gain[side], moved) == 0 and t.id != target:
+                then.add(t)
             x -= moved
             if x == 0:
                 break
@@ -115,65 +127,62 @@ def push(p, reached, kept):
 
 
 @kernel
-def find_height(p, state):
-    """Find the height above the lowest residual neighbour."""
+def find_height(p, side, then, state):
+    """Find the height above the lowest residual neighbour; heights of `push` are not read."""
     low = i32(INFINITY - 1)
     for a in p.outedges:
         if a.residual > 0:
             low = min(low, a.dst.height)
     p.raised = low + 1
     p.current = 0
+    if p.raised < INFINITY and p.gain[side] == 0:  # else `push` has listed it
+        then.add(p)
     atomic_add(state.work, i64(p.out_degree) + VISIT)
 
 
 @kernel
-def gather(p, target, active):
-    """Add the received flow to the excess."""
-    if p.excess == 0 and p.id != target:  # `rise` lists vertices with remaining excess
-        active.add(p)
-    p.excess += p.gain
-    p.gain = 0
-
-
-@kernel
-def rise(p, active):
+def rise(p):
     p.height = p.raised
-    if p.height < INFINITY:
-        active.add(p)
 
 
 @program
-def relabel(g, target, now, then, active):
+def relabel(g, target, now, then, far, active):
     """Set heights to distances to the target; list the vertices with excess that reach it."""
     foreach(g.points, forget, target, now)
-    height = 0
+    limit = i32(0)
     while not now.empty:
-        height += 1
-        foreach(now, climb, height, then)
-        now, then = then, now
-        then.clear()
-    active.clear()
+        deep = limit >= DEEP and len(now) * WIDE <= len(g.points)
+        limit += i32(AT_ONCE) if deep else i32(1)
+        while not now.empty:
+            foreach(now, climb, limit, then, far, ahead=then)
+            now, then = then, now
+            then.clear()
+        now, far = far, now
     foreach(g.points, activate, active)
 
 
 @program
-def route(g, target, active, reached, kept, state, most):
+def route(g, target, active, then, kept, risen, state):
     """Push excess until no active vertex reaches the target."""
-    state.work = 0
-    relabel(g, target, reached, kept, active)
-    while not active.empty:
-        foreach(active, push, reached, kept)
-        active.clear()
-        foreach(kept, find_height, state)
-        with sections():
-            foreach(reached, gather, target, active)
-            foreach(kept, rise, active)
-        reached.clear()
-        kept.clear()
-        state.work += PULSE
-        if state.work > most:
+    side, again = 0, True
+    while again or not active.empty:
+        if again:
             state.work = 0
-            relabel(g, target, reached, kept, active)
+            active.clear()
+            risen.clear()
+            relabel(g, target, then, kept, risen, active)
+        with sections():
+            foreach(active, push, target, side, then, kept)
+            foreach(risen, rise)
+        active.clear()
+        risen.clear()
+        if not kept.empty:
+            foreach(kept, find_height, side, then, state)
+        active, then = then, active
+        kept, risen = risen, kept
+        side = 1 - side
+        state.work += PULSE
+        again = state.work > state.most and not active.empty
 
 
 @kernel
@@ -185,15 +194,17 @@ def mark(p, unused):
 
 
 @program
-def find_flow(g, source, sink, active, reached, kept, state, most):
+def find_flow(g, source, sink, active, then, kept, risen, state):
     foreach(g.points, saturate, where=lambda p: p.id == source)
-    route(g, sink, active, reached, kept, state, most)
-    relabel(g, sink, reached, kept, active)
+    route(g, sink, active, then, kept, risen, state)
+    risen.clear()
+    relabel(g, sink, then, kept, risen, active)
+    active.clear()
     foreach(g.points, mark, active)
     value = g.points[sink].excess
     g.points[sink].excess = i64(0)
     if not active.empty:
-        route(g, source, active, reached, kept, state, most)
+        route(g, source, active, then, kept, risen, state)
     return value
 
 
@@ -275,7 +286,7 @@ def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, An
     net = Graph.from_edges(src, dst, n=n, device=graph.device)
     for name in ("height", "raised", "current"):
         net.points.add(name, i32)
-    for name, dtype in (("excess", i64), ("gain", i64), ("cut", bool_)):
+    for name, dtype in (("excess", i64), ("gain", vec(i64, 2)), ("cut", bool_)):
         net.points.add(name, dtype)
     net.edges.add("residual", i64)
     net.edges.add("back", Ref("edges"))
@@ -313,15 +324,15 @@ def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Fl
     xp, n, m = graph.device.xp, len(graph.points), len(graph.edges)
     src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
     loops = src == dst
-    if loops.any():
+    if any_true(loops):
         keep = xp.flatnonzero(~loops)
         src, dst, capacity = src[keep], dst[keep], capacity[keep]
         pick = keep if isinstance(pick, slice) else pick[keep]
     capacity = _useful(graph, source, sink, (src, dst), capacity)
     net, arcs = _network(graph, src, dst, capacity)
-    lists = [Collection(net.points, capacity=n) for _ in range(3)]
+    lists = [Collection(net.points, capacity=n) for _ in range(4)]
     work = VISIT * n + len(net.edges)
-    value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0), i64(work))
+    value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0, most=work))
     flow = xp.zeros(m, np.int64)
     flow[pick] = xp.maximum(capacity - net.edges.residual.array[arcs], 0)
     cut = net.points.cut.array[:n].astype(bool)

@@ -11,7 +11,7 @@ from morph.data.sorting import sort_words
 from morph.graph import Graph
 from morph.launch.foreach import func
 from morph.operators.sort import argsort
-from morph.runtime.arrays import bincount
+from morph.runtime.arrays import count_each
 
 
 @func
@@ -40,7 +40,7 @@ def degrees(graph: Graph) -> Any:
     """Return the total degrees (out plus in) of all points."""
     xp, n = graph.device.xp, len(graph.points)
     src, dst = live_ends(graph)
-    return bincount(xp, src, n) + bincount(xp, dst, n)
+    return count_each(xp, src, n) + count_each(xp, dst, n)
 
 
 def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
@@ -59,7 +59,7 @@ def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
     rank[order] = xp.arange(n, dtype=np.int32)
     a, b = rank[src], rank[dst]
     keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
-    keys = keys[a != b]
+    keys = keys[a != b if graph.directed else src < dst]
     sort_words(keys)
     first = xp.ones(keys.size, bool)
     first[1:] = keys[1:] != keys[:-1]
@@ -68,18 +68,17 @@ def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
 
 
 def sorted_rows(graph: Graph, n: int, low: Any, high: Any) -> Graph:
-    """Make the graph with both arcs of these pairs.
+    """Make the undirected graph of these pairs.
 
     A row has the neighbours of lower rank, ascending, then those of higher rank.  Points have the
     columns ``first``, the first arc of the row, and ``below``, the number of neighbours of lower
     rank; arcs have ``end``, the target.
     """
     xp = graph.device.xp
-    ends = xp.concatenate([high, low]), xp.concatenate([low, high])
-    made = Graph.from_edges(*ends, n=n, device=graph.device)
+    made = Graph.from_edges(high, low, n=n, directed=False, device=graph.device)
     for name, dtype, values in (
         ("first", np.int64, made.adjacency("out")[0][:-1]),
-        ("below", np.int32, bincount(xp, high, n)),
+        ("below", np.int32, count_each(xp, high, n)),
     ):
         made.points.add(name, dtype)
         made.points.columns[name].array[:n] = values

@@ -45,7 +45,7 @@ from morph.prelude import (
     shared,
     u32,
 )
-from morph.runtime.arrays import bincount
+from morph.runtime.arrays import count_each
 from morph.runtime.device import Device
 
 MERGED_DEGREE = 8  # mean out-degree up to which all rows are merged
@@ -279,7 +279,7 @@ def list_arcs(graph: Graph, t: Tables) -> Any:
     device, n = graph.device, len(graph.points)
     degree = graph.degree()
     if graph.directed:
-        degree = degree + bincount(device.xp, graph.edges.dst.array[live_edges(graph)], n)
+        degree = degree + count_each(device.xp, graph.edges.dst.array[live_edges(graph)], n)
     order, rank = _order(device, degree)
     t.ranks.adopt(n, {"rank": rank})
     t.keys.clear()

@@ -48,6 +48,7 @@ from morph.prelude import (
     u32,
     u64,
 )
+from morph.runtime.arrays import count_each
 from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
@@ -335,7 +336,8 @@ def _rows(t: Tables, device: Device) -> Rows:
     keys = xp.concatenate([tail, head]).astype(np.int64) << 32
     keys |= xp.concatenate([head, tail]).astype(np.uint32) * np.uint32(FACTOR)
     sort_words(keys)
-    offsets = xp.searchsorted(keys, xp.arange(n + 1) << 32)
+    offsets = xp.zeros(n + 1, np.int64)
+    xp.cumsum(count_each(xp, tail, n) + count_each(xp, head, n), out=offsets[1:])
     hashed = keys.astype(np.uint32)
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
     made = Graph.from_csr(offsets, ends, copy=False, device=device)

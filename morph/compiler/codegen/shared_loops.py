@@ -40,8 +40,15 @@ class Prologue(Body):
         if s is not self.shared.loop:
             super()._stmt_foredges(s)
             return
-        row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset, {self.expr(s.point)}"
-        self._store_live_in(f"{{row_begin({row}), row_end({row})}}", s.start)
+        point = self.expr(s.point)
+        if s.direction == "all":
+            first = f"Both::first({point})"
+            offsets = ", ".join(_offsets(self.names, s))
+            row = f"{first}, {first} + Both({offsets}, {point}).n"
+        else:
+            at = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset, {point}"
+            row = f"row_begin({at}), row_end({at})"
+        self._store_live_in(f"{{{row}}}", s.start)
 
     def _stmt_forrows(self, s: ir.ForRows) -> None:
         if s is not self.shared.loop:
@@ -252,10 +259,9 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     shared = sharing.loop
     n, name, loop = e.names, e.names.funcs[s.kernel], shared.loop
     row = n.type(bound_types(loop)[0])
-    edge, end = f"{row}(k)", "-1"
+    edge, end, entry = f"{row}(k)", "-1", list[str]()
     if isinstance(loop, ir.ForEdges):
-        edge = n.edge(loop.graph, loop.direction, "k")
-        end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else end
+        entry, edge, end = _entry(n, loop)
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
     first, rows = sharing.preloaded, over(loop)
     call += "".join(f", r.{n.member(x)}" for x in first)
@@ -288,6 +294,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         "    }",
         f"    typedef {reach} Reach;",
         "    MORPH_FN Reach reach(const Args& a, i64 k) const {",
+        *entry,
         f"        {row} edge = {edge};",
         f"        return {{edge, {end}{read}}};",
         "    }",
@@ -421,11 +428,40 @@ def _entries(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> str
         points = dict(e.names.graphs[loop.graph].tables)["points"]
         counted = any(f.slot == points and f.kind == "meta" for f in fields(e.unit))
         rows = e.names.extent(points)[1]
-        return f"sampled_degree({_offset(e, loop)}, i, {rows})" if counted else "0"
+        samples = [f"sampled_degree({x}, i, {rows})" for x in _offsets(e.names, loop)]
+        return _sum_of(samples) if counted else "0"
     item = "i"
     if e.names.stores[s.slot].kind == "collection":
         item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
-    return f"degree({_offset(e, loop)}, {item})"
+    return _sum_of([f"degree({x}, {item})" for x in _offsets(e.names, loop)])
+
+
+def _sum_of(counts: list[str]) -> str:
+    """The sum of one or two counts, which may exceed 31 bits."""
+    return counts[0] if len(counts) == 1 else " + ".join(f"i64({x})" for x in counts)
+
+
+def _offsets(names: Names, loop: ir.ForEdges) -> list[str]:
+    """The offsets of the rows, of each direction."""
+    directions = ("out", "in") if loop.direction == "all" else (loop.direction,)
+    return [f"a.{names.prefix[loop.graph]}_{d}_offset" for d in directions]
+
+
+def _entry(n: Names, loop: ir.ForEdges) -> tuple[list[str], str, str]:
+    """Statements that locate entry ``k`` of a loop, its edge, and its other end."""
+    directions = ("out", "in") if loop.direction == "all" else (loop.direction,)
+    k, lines = "k", list[str]()
+    if loop.direction == "all":
+        k, offsets = "entry", ", ".join(_offsets(n, loop))
+        lines = [
+            f"        const Both both({offsets}, Both::point(k));",
+            "        const i64 entry = both.entry(Both::place(k));",
+            "        const bool is_out = both.is_out(Both::place(k));",
+        ]
+    edges = [n.edge(loop.graph, d, k) for d in directions]
+    ends = [n.end(loop.graph, d, k, "edge") if loop.var else "-1" for d in directions]
+    edge, end = ("is_out ? {} : {}".format(*x) if len(x) > 1 else x[0] for x in (edges, ends))
+    return lines, edge, end
 
 
 def _offset(e: Emission, loop: ir.ForEdges) -> str:

@@ -132,6 +132,8 @@ class _LoopDivision:
     def _loop(self, s: Loop | ir.ForRange, following: ir.Body, level: str) -> ir.Stmt | None:
         """The loop with marks, None if its iterations cannot be divided."""
         facts = LoopFacts(s, following, self.kernel, self.funcs)
+        if isinstance(s, ir.ForEdges) and s.direction == "all":
+            return None
         if not facts.is_independent() or not self._arrays_are_independent(s, facts):
             return None
         reductions = tuple(sorted(facts.reductions.items()))

@@ -75,7 +75,7 @@ class LoopFacts:
             case ir.ForRange():
                 in_order = loop.step == 1
             case ir.ForEdges():
-                in_order = not loop.reverse and loop.skip is None and loop.direction != "all"
+                in_order = not loop.reverse and loop.skip is None
             case _:
                 in_order = not loop.reverse and not rows_taken(loop.body)
         passed_on = (self.assigned & self.outer) - self.reductions.keys()

@@ -112,6 +112,7 @@ def leads_ahead(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
     items = [dict(n.values)["item"] for n in adds]
     return (
         isinstance(loop, ir.ForEdges)
+        and loop.direction != "all"
         and loop.start is None
         and loop.var not in ir.bound(ir.walk(loop.body))
         and {id(n) for n in adds} <= {id(n) for n in ir.walk(loop.body)}  # not before the loop
@@ -124,6 +125,8 @@ def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bo
     """Whether a step only reduces over the packed adjacency rows of all points: see sweep.h."""
     loop, item = shared.loop, k.params[0][0]
     if not (isinstance(loop, ir.ForEdges) and isinstance(loop.point, ir.Var)):
+        return False
+    if loop.direction == "all":
         return False
     g = next(g for g in unit.graphs if g.slot == loop.graph)
     begins = loop.start is None and not g.gapped and dict(g.tables)["points"] == s.slot
