@@ -80,10 +80,14 @@ def is_farther(t, level):
 
 
 @kernel
-def relax(p, limit, then, far):
+def relax(p, limit, then, far, conflict):
     level = p.dist + 1
     for t in p.outnbrs:
-        if visit(p, t, level):
+        before = atomic_min(t.dist, level)
+        if before > level:
+            t.predecessor = p.id  # race: as in `visit`
+            if before < INFINITY:
+                conflict.set()
             if level < limit:
                 then.add(t)
             else:
@@ -111,7 +115,7 @@ def search(s, now, then, far, conflict, cutoff):
         if level >= DEEP and size * WIDE <= len(s.graph.points) and not now.empty:
             level = min(level, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
-                foreach(now, relax, level, then, far, ahead=then)
+                foreach(now, relax, level, then, far, conflict, ahead=then)
                 now, then = then, now
                 then.clear()
             now, far = far, now
@@ -120,7 +124,7 @@ def search(s, now, then, far, conflict, cutoff):
             level += 1
             size = edge_map(s, now, then, size, level)
             now, then = then, now
-    if level > DEEP:
+    if conflict.take():  # a distance was lowered twice
         foreach(s.graph.points, check_parent, s.graph, conflict)
         if conflict.take():
             foreach(s.graph.points, set_parent,
