@@ -372,12 +372,13 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
     ]
     if not step.rows_ahead:
         return [*lines, "    static constexpr bool KNOWS_ROWS = false;"]
-    assert isinstance(loop, ir.ForEdges)
+    kernel = e.plan.functions[s.kernel].func
+    assert isinstance(loop, ir.ForEdges) and isinstance(kernel, ir.Kernel)
     row = f"{_offset(e, loop)}, r.end"
     item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
     before = f"{e.names.column(s.slot, 'item')}.get(i - 1)"
     # of a filtered list, items in order need no prefetch
-    in_order = [f"if (u32(point - {before}) <= 8) return;"] if s.where is not None else []
+    in_order = [f"if (u32(point - {before}) <= 8) return;"] if kernel.where else []
     begin = f"row_begin({_offset(e, loop)}, point)"
     first = e.names.entry_address(loop.graph, loop.direction, begin)
     nearby = [f"{e.names.column(*c)}.at(point)" for c in step.nearby]
@@ -438,7 +439,7 @@ def _entries(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> str
         item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
     before = f"{e.names.column(s.slot, 'item')}.get(i - 1)"
     # of a filtered list, items in order need no prefetch
-    in_order = [f"if (u32(point - {before}) <= 8) return;"] if s.where is not None else []
+    in_order = [f"if (u32(point - {before}) <= 8) return;"] if kernel.where else []
     return f"degree({_offset(e, loop)}, {item})"
 
 
