@@ -437,9 +437,6 @@ def _entries(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> str
     item = "i"
     if e.names.stores[s.slot].kind == "collection":
         item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
-    before = f"{e.names.column(s.slot, 'item')}.get(i - 1)"
-    # of a filtered list, items in order need no prefetch
-    in_order = [f"if (u32(point - {before}) <= 8) return;"] if kernel.where else []
     return f"degree({_offset(e, loop)}, {item})"
 
 
