@@ -5,9 +5,9 @@ and the frontier has many edges, each unvisited vertex searches for a neighbour 
 
 High-diameter graphs have small levels, whose time is dominated by barriers.  On these, up to 32
 levels are relaxed asynchronously (label correction, ``ahead``) until all their distances are exact;
-the vertices of the last level are the next frontier.  If predecessors are then inconsistent, a
-final pass over the edges recomputes them.  One launch.  Work: O(n + m), with dense levels often
-less than m.
+the vertices of the last level are the next frontier.  If a distance was lowered twice, predecessors
+are checked, and if they are inconsistent, a final pass over the edges recomputes them.  One launch.
+Work: O(n + m), with dense levels often less than m.
 """
 
 from __future__ import annotations
@@ -124,11 +124,12 @@ def search(s, now, then, far, conflict, cutoff):
             level += 1
             size = edge_map(s, now, then, size, level)
             now, then = then, now
-    if conflict.take():  # a distance was lowered twice
-        foreach(s.graph.points, check_parent, s.graph, conflict)
-        if conflict.take():
-            foreach(s.graph.points, set_parent,
-                    where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
+    if level > DEEP:
+        if conflict.take():  # some distance was lowered twice
+            foreach(s.graph.points, check_parent, s.graph, conflict)
+            if conflict.take():
+                foreach(s.graph.points, set_parent,
+                        where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
     return level
 
 

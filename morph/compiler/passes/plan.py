@@ -767,16 +767,10 @@ class _Planner:
         """The columns of the graph's points that a kernel accesses, one of each record."""
         graph = next(g for g in self.unit.graphs if g.slot == loop.graph)
         slot = dict(graph.tables)["points"]
-        used = {
-            name
-            for x, name in ir.columns(ir.walk(self.reached[s.kernel]), "reads", "writes")
-            if x == slot
-        }
-        found = {
-            c.record if c.record >= 0 else c.name: c.name
-            for c in self.stores[slot].columns
-            if c.name in used
-        }
+        nodes = ir.walk(tuple(self.reached[s.kernel]))
+        names = {name for x, name in ir.columns(nodes, "reads", "writes") if x == slot}
+        used = [c for c in self.stores[slot].columns if c.name in names]
+        found = {c.record if c.record >= 0 else c.name: c.name for c in used}
         return tuple((slot, name) for name in found.values())
 
 
