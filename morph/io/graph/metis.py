@@ -152,21 +152,20 @@ def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
     vertex, start = 0, header.behind
     while start < len(data):
         end = data.find(b"\n", start + PIECE) + 1 or len(data)
-        raw = data[start:end]
-        made = compiled.ragged(raw) if len(data) >= compiled.LEAST else None
-        count: NDArray[Any] = _lines(raw)[1] if made is None else made[1]
+        made = compiled.ragged(data, start, end) if len(data) >= compiled.LEAST else None
+        count: NDArray[Any] = _lines(data[start:end])[1] if made is None else made[1]
         left = header.n - vertex
         if count[left:].any():
             k = left + int((count[left:] > 0).argmax())
-            line = _line(data, start + int(_lines(raw)[0][k]))
+            line = _line(data, start + int(_lines(data[start:end])[0][k]))
             raise FormatError(path, line, f"a line after the last of {header.n} vertices")
         count = count[:left]
         pieces: list[NDArray[Any]] = (
-            [_numbers(path, data, _without_comments(raw), start, int(count.sum()))]
+            [_numbers(path, data, _without_comments(data[start:end]), start, int(count.sum()))]
             if made is None else made[0]
         )  # fmt: skip
         yield _Part(path, data, vertex, start, count, pieces, end)
-        del raw, pieces, made
+        del pieces, made
         release(data, start, end)
         vertex, start = vertex + count.size, end
     if vertex < header.n:

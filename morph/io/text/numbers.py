@@ -191,8 +191,16 @@ def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes)
     return out[: made.morph_join(parts, place.ctypes.data, lengths.ctypes.data, to)].data
 
 
-def ragged(text: bytes) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]] | None:
+def ragged(
+    data: Any, start: int, stop: int
+) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]] | None:
     """Read lines of any number of integers; lines that begin with ``%`` are left out.
+
+    Parameters
+    ----------
+    data : bytes or mmap
+    start, stop : int
+        Offsets of the first line, and of the end of the last one.
 
     Returns
     -------
@@ -203,10 +211,11 @@ def ragged(text: bytes) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]] | N
 
     Returns None if an integer does not fit 32 bits or is irregular, or there is no compiler.
     """
-    made = library() if len(text) else None
+    length = stop - start
+    made = library() if length else None
     if made is None:
         return None
-    begin, length = np.frombuffer(text, np.uint8).ctypes.data, len(text)
+    begin = np.frombuffer(data, np.uint8).ctypes.data + start
     parts = -(-length // made.morph_part())
     read, words = np.empty(length // 2 + 2, np.int32), np.empty(length + 1, np.int32)
     sizes = np.empty((parts, 2), np.int64)
@@ -222,7 +231,8 @@ def ragged(text: bytes) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]] | N
         return None
     starts = [0] * parts  # of the first line of each part
     for k in range(1, parts):
-        starts[k] = text.find(b"\n", k * made.morph_part() - 1) + 1 or length
+        found = data.find(b"\n", start + k * made.morph_part() - 1, stop)
+        starts[k] = length if found < 0 else found + 1 - start
     numbers = [read[(at + 1) // 2 :][: sizes[k, 0]] for k, at in enumerate(starts)]
     return numbers, np.concatenate([words[at:][: sizes[k, 1]] for k, at in enumerate(starts)])
 
