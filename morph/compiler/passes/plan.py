@@ -759,7 +759,7 @@ class _Planner:
             and not (sharing.preloaded or found.can_fail)
             and steps.tiled(s, kernel, sharing.loop, self.unit),
             rows_ahead=rows_ahead,
-            nearby=self._nearby(s, sharing.loop.loop) if rows_ahead else (),
+            nearby=self._nearby(s, sharing.loop.loop) if sharing and rows_ahead else (),
             fills=tuple(x for x in self.cached if x in needs),
         )  # fmt: skip
 
