@@ -103,8 +103,8 @@ class Making:
         """
         directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
         symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
-        one_way: Form = "both" if symmetrize or not directed else "directed"
-        form: Form = "symmetric" if symmetric else one_way
+        unpaired: Form = "both" if symmetrize or not directed else "directed"
+        form: Form = "symmetric" if symmetric else unpaired
         return cls._from_edges(src, dst, weight, n, form, copy, device)
 
     @classmethod

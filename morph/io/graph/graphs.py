@@ -166,8 +166,8 @@ def graph_from(
     edges: EdgeArrays, device: Any, symmetrize: bool = False, weighted: bool = True
 ) -> Graph:
     """Make a graph of the edges of a file, which uses their memory where possible."""
-    one_way: Form = "both" if symmetrize or edges.undirected else "directed"
-    form: Form = "verified" if edges.symmetric else one_way  # by the reader
+    unpaired: Form = "both" if symmetrize or edges.undirected else "directed"
+    form: Form = "verified" if edges.symmetric else unpaired  # by the reader
     weight = edges.weight if weighted else None
     return Graph._from_edges(edges.src, edges.dst, weight, edges.n, form, False, device)
 
