@@ -98,6 +98,7 @@ template <i32 BYTES> MORPH_FN void store_vector(u32* p, const u32* w) {
     for (i32 k = 0; k < BYTES / 4; k++) store(p + k, w[k]);
 }
 template <class T> MORPH_FN void prefetch(const T* p) { __builtin_prefetch(p); }
+template <class T> MORPH_FN void prefetch_next(const T* p) { __builtin_prefetch((const u8*)p + 64); }  // the next line
 MORPH_EXPORT void* malloc(decltype(sizeof 0));
 MORPH_EXPORT void* calloc(decltype(sizeof 0), decltype(sizeof 0));
 MORPH_EXPORT void free(void*);

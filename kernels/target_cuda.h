@@ -93,6 +93,7 @@ template <class T> MORPH_FN T load_fixed(const T* p) {
 }
 template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
 template <class T> MORPH_FN void prefetch(const T*) {}  // a prefetch
+template <class T> MORPH_FN void prefetch_next(const T*) {}
 
 // Vector loads of two or four 32-bit words, aligned to their size; each word is read as by a load of one word.
 template <Mode MODE> MORPH_FN void load_vector(const u8* p, u32& x, u32& y) {

@@ -346,7 +346,7 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
             typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;
             caches.serve(it);
-            if constexpr (Step::KNOWS_ROWS && !Step::FILTERS) {
+            if constexpr (Step::KNOWS_ROWS) {
                 if (part.i + PREFETCH_DISTANCE < queue.next) s.prefetch_row(a, t, part.i + PREFETCH_DISTANCE);
             }
             run_item(a, s, it);

@@ -16,11 +16,12 @@ from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, examples, json_option, print_report
 from morph.cli.communities import check_community, read_communities
 from morph.cli.flows import check_flow
-from morph.cli.graphs import check_sources, graph_from, graph_of
+from morph.cli.graphs import check_sources, graph_of
 from morph.cli.meshfiles import sizes_of
 from morph.data.formula import Formula
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_cnf, read_edges, read_mesh
+from morph.io.graph.graphs import graph_from
 from morph.io.sat.cnf import CNF
 from morph.io.sat.models import read_answer
 from morph.io.text.files import split_compression

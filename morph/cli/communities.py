@@ -27,10 +27,10 @@ from morph.cli.common import (
     progress_on,
     times_of,
 )
-from morph.cli.graphs import graph_from
 from morph.cli.numbers import Integer, Number
 from morph.graph import Graph
 from morph.io import read_edges
+from morph.io.graph.graphs import graph_from
 from morph.io.text.files import replacing
 from morph.launch.foreach import timing
 

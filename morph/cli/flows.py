@@ -20,9 +20,10 @@ from morph.cli.common import (
     print_report,
     times_of,
 )
-from morph.cli.graphs import graph_from, on_host
+from morph.cli.graphs import on_host
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
+from morph.io.graph.graphs import graph_from
 from morph.io.text.files import replacing
 from morph.launch.foreach import timing
 from morph.runtime.timing import counting

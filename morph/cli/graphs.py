@@ -30,7 +30,7 @@ from morph.cli.parts import ranks_of, world
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
 from morph.io.graph.formats import FORMATS
-from morph.io.graph.graphs import graph_of_shares, read_edges_of_parts
+from morph.io.graph.graphs import graph_from, graph_of_shares, read_edges_of_parts
 from morph.io.text.files import replacing
 from morph.language.errors import LanguageError
 from morph.launch.foreach import timing
@@ -133,20 +133,6 @@ def graph_of(path: str, edges: EdgeArrays, row: Algorithm, where: Device | str) 
     """Make the graph for an algorithm, whose weights are checked."""
     check_weights(path, edges, row)
     return graph_from(edges, where)
-
-
-def graph_from(edges: EdgeArrays, where: Device | str, weighted: bool = True) -> Graph:
-    """Make a graph of the edges of a file, which shares their memory where possible."""
-    return Graph.from_edges(
-        edges.src,
-        edges.dst,
-        weight=edges.weight if weighted else None,
-        n=edges.n,
-        symmetric=edges.symmetric,
-        symmetrize=edges.undirected,
-        copy=False,
-        device=where,
-    )
 
 
 def check_weights(path: str, edges: EdgeArrays, row: Algorithm) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from morph.runtime.arrays import listed, refuse_masked
 from morph.runtime.device import Array, Device, device_for
 
 POINTS_PER_EDGE = 16  # number of points whose offsets take as long as sorting one edge
+Form = Literal["directed", "both", "symmetric", "verified"]
+"""Of an edge list: without reverses, to be added or not; with reverses, to be verified or not."""
 
 
 class Making:
@@ -101,6 +103,15 @@ class Making:
         """
         directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
         symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
+        unpaired: Form = "both" if symmetrize or not directed else "directed"
+        form: Form = "symmetric" if symmetric else unpaired
+        return cls._from_edges(src, dst, weight, n, form, copy, device)
+
+    @classmethod
+    def _from_edges(
+        cls, src: Any, dst: Any, weight: Any, n: int | None, form: Form, copy: bool, device: Any
+    ) -> Self:
+        """See `from_edges`; ``form`` says which arcs the list has."""
         where = device_for(device, src, dst, weight)
         work = where.array_device(src, dst, weight)  # the device where edges are checked and sorted
         a, b, w, rows = checked_edges(work, src, dst, weight, n)
@@ -108,9 +119,9 @@ class Making:
             work = where
             a, b = work.asarray(a), work.asarray(b)
             w = None if w is None else work.asarray(w)
-        both = not symmetric and (symmetrize or not directed)
         dtype = None if w is None else w.dtype
-        if symmetric:
+        both = form == "both"
+        if form == "symmetric":
             require_symmetric(work, a, b, rows)
         keep = not copy or work is not where  # `Rows.on` copies arrays from another device
         with work.active():
@@ -119,11 +130,11 @@ class Making:
             require_memory(where, rows, a.size * (1 + both), dtype, in_order, kept)
             if not in_order:
                 made = arrange(work, a, b, w, rows, both)
-                return cls._of_rows(where, made.on(where), not (symmetric or both))
+                return cls._of_rows(where, made.on(where), form == "directed")
             offsets = offsets_from(work, count_keys(work.xp, a, rows))
         starts = contiguous(work, src, a, np.int32, keep)
         made = _with_ends(work, offsets, starts, (dst, b), (weight, w), keep)
-        return cls._of_rows(where, made.on(where), not symmetric)
+        return cls._of_rows(where, made.on(where), form == "directed")
 
     @classmethod
     def from_csr(

@@ -14,6 +14,7 @@ from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
 from morph.runtime.arrays import all_true, listed, refuse_masked
 from morph.runtime.device import Array, Device
+from morph.runtime.threads import in_threads
 
 CHUNK = 1 << 15  # edges hashed at once on a CPU: they fit its cache
 CHUNK_ON_GPU = 1 << 24  # on a GPU: limits temporary memory
@@ -143,18 +144,26 @@ def have_reverses(device: Device, src: Array, dst: Array, weight: Array | None =
     for edges to larger ids and subtracted for edges to smaller ids: of a list that lacks a reverse,
     the sum is 0 for one in 2**64 salts.
     """
-    xp, total = device.xp, 0
+    xp, sums = device.xp, list[int]()
     step = CHUNK if device.on_host else CHUNK_ON_GPU
-    with device.active():
-        for at in range(0, src.size, step):
+
+    def add(first: int, end: int) -> None:
+        for at in range(first * step, min(end * step, src.size), step):
             u, v = (a[at : at + step].astype(np.int64) for a in (src, dst))
             h = _mixed((xp.minimum(u, v) << 32 | xp.maximum(u, v)).view(np.uint64) ^ SALT)
             if weight is not None:
                 w = weight[at : at + step]
                 w = (w.astype(np.float64) + 0.0) if w.dtype.kind == "f" else w.astype(np.int64)
                 h = _mixed(h + w.view(np.uint64))
-            total += int((h * xp.sign(v - u).view(np.uint64)).sum(dtype=np.uint64))
-    return total % 2**64 == 0
+            sums.append(int((h * xp.sign(v - u).view(np.uint64)).sum(dtype=np.uint64)))
+
+    parts = -(-src.size // step)
+    if device.on_host:
+        in_threads(add, parts)
+    else:
+        with device.active():
+            add(0, parts)
+    return sum(sums) % 2**64 == 0
 
 
 def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:

@@ -3,6 +3,8 @@
 import bz2
 import gzip
 import lzma
+import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from morph.graph import Graph
 from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
-from morph.io.graph import transpose
+from morph.io.graph import matrix, transpose
 from morph.io.graph.edges import is_symmetric
 from morph.io.text import files, numbers, scanner
 from morph.language.messages import shortened
@@ -171,6 +173,27 @@ def test_npz_by_scipy(tmp_path, form):
         (0, 1, 5), (2, 0, 6), (2, 2, 7)]  # fmt: skip
     write_graph(edges, tmp_path / "h.npz")
     assert (sparse.load_npz(tmp_path / "h.npz") != matrix).nnz == 0
+
+
+def test_npz_is_opened_by_one_thread(tmp_path, monkeypatch):
+    """Members opened by several threads at the same time may begin at wrong places."""
+    path, opened, begin = tmp_path / "g.npz", [], zipfile.ZipFile.open
+    write_graph(EdgeArrays(*(np.arange(9, dtype=np.int32),) * 3, 9), path)
+
+    def record(*args, **options):
+        opened.append(threading.get_ident())
+        return begin(*args, **options)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", record)
+    monkeypatch.setattr(matrix, "in_threads", in_another_thread)
+    assert read_edges(path).src.tolist() == list(range(9))
+    assert set(opened) == {threading.get_ident()}
+
+
+def in_another_thread(work, parts):
+    thread = threading.Thread(target=work, args=(0, parts))
+    thread.start()
+    thread.join()
 
 
 @pytest.mark.parametrize(

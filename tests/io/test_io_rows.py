@@ -1,13 +1,14 @@
 """Galois, ECL and METIS files: contents, every malformation with its place, round trips."""
 
 import gzip
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.graph import Graph
+from morph.graph import Graph, construction
 from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
 from morph.io.graph import metis as metis_module
 from morph.io.text import numbers
@@ -256,6 +257,40 @@ def test_metis_is_what_its_lines_say(tmp_path_factory, data, compiled):
         weights = values[1::2] if each == 2 else [None] * len(values)
         found += [(u, v - 1, w) for v, w in zip(values[::each], weights, strict=True)]
     assert sorted(found) == as_set(edges)
+
+
+@pytest.mark.parametrize("least", [0, 1 << 30])
+@pytest.mark.parametrize("weights", [(5, 1 << 40, 6), (1 << 40, 5, 6), (5, 6, 1 << 40)])
+def test_metis_weights_of_any_width(tmp_path, monkeypatch, least, weights):
+    """Pieces of a file may have weights of 32 bits and of 64 bits."""
+    monkeypatch.setattr(numbers, "LEAST", least)
+    monkeypatch.setattr(metis_module, "PIECE", 5)
+    a, b, c = weights
+    text = f"4 3 001\n2 {a} 3 {b}\n1 {a}\n1 {b} 4 {c}\n3 {c}\n"
+    edges = read(tmp_path, "g.graph", text)
+    assert arcs(edges) == ([0, 0, 1, 2, 2, 3], [1, 2, 0, 0, 3, 2], [a, b, a, b, c, c], 4, False)
+
+
+def test_metis_in_any_order_takes_little_memory(tmp_path, monkeypatch):
+    """The arcs are neither sorted nor verified again by the graph."""
+    n, near = 20_000, 64
+    rows = np.arange(n)[:, None] + np.random.default_rng(0).permutation(
+        np.r_[-near:0, 1 : near + 1]
+    )
+    rows = rows % n + 1
+    path = tmp_path / "g.graph"
+    lines = [" ".join(map(str, row)) for row in rows.tolist()]
+    path.write_text(f"{n} {n * near}\n" + "\n".join(lines) + "\n")
+    monkeypatch.setattr(numbers, "LEAST", 0)
+    monkeypatch.setattr(metis_module, "PIECE", 1 << 18)
+    monkeypatch.setattr(construction, "require_symmetric", None)
+    read_graph(path)  # the libraries are loaded
+    tracemalloc.start()
+    graph = read_graph(path)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not graph.directed and len(graph.edges) == 2 * n * near
+    assert peak < 1.5 * held
 
 
 @pytest.mark.parametrize(

@@ -379,16 +379,28 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
     ]
     if not step.rows_ahead:
         return [*lines, "    static constexpr bool KNOWS_ROWS = false;"]
-    assert isinstance(loop, ir.ForEdges)
+    kernel = e.plan.functions[s.kernel].func
+    assert isinstance(loop, ir.ForEdges) and isinstance(kernel, ir.Kernel)
     row = f"{_offset(e, loop)}, r.end"
     item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
-    begin = f"row_begin({_offset(e, loop)}, {item})"
+    before = f"{e.names.column(s.slot, 'item')}.get(i - 1)"
+    # of a filtered list, items in order need no prefetch
+    in_order = [f"if (u32(point - {before}) <= 8) return;"] if kernel.where else []
+    begin = f"row_begin({_offset(e, loop)}, point)"
     first = e.names.entry_address(loop.graph, loop.direction, begin)
+    nearby = [f"{e.names.column(*c)}.at(point)" for c in step.nearby]
+    prefetches = [
+        f"i32 point = {item};",
+        *in_order,
+        f"auto first = {first};",
+        "prefetch(first);",
+        *(f"prefetch_next({x});" for x in ("first", f"{_offset(e, loop)} + point", *nearby)),
+    ]
     return [
         *lines,
         "    static constexpr bool KNOWS_ROWS = true;  // and knows their rows",
         "    MORPH_FN void prefetch_row(const Args& a, const Run& t, i64 i) const {",
-        *(f"    {x}" for x in e.with_permutation([f"    prefetch({first});"], "t", [s.slot])),
+        *(f"        {x}" for x in e.with_permutation(prefetches, "t", [s.slot])),
         "    }",
         "    template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const {",
         f"        return {{row_begin({row}), row_end({row})}};",

@@ -174,6 +174,8 @@ class StepPlan:
     sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
     tiled: bool = False  # the same, with entries in tiles; see kernels/schedule/tiles.h
     rows_ahead: bool = False  # the adjacency row of an enqueued item is known in advance
+    # with `rows_ahead`: columns of points that are prefetched with the row, one of each record
+    nearby: tuple[tuple[str, str], ...] = ()
     agree: ir.Agree | None = None  # its barrier is a crossing of all parts
     sizes: tuple[str, ...] = ()  # collections whose number of items all parts exchange there
     waits: bool = False  # parts exchange failures at the delivery after it
@@ -736,6 +738,10 @@ class _Planner:
             s, kernel, sharing.loop.loop, self.stores
         )
         ahead = sharing is not None and s.kernel in self.ahead and own_row
+        rows_ahead = ahead and steps.leads_ahead(
+            kernel, sharing.loop.loop, self.ahead[s.kernel][0],  # type: ignore[union-attr]
+            (s.slot, "item") in self.stable[s.kernel],
+        )  # fmt: skip
         arrays = functions[s.kernel].group_plan
         return replace(
             found,
@@ -752,13 +758,20 @@ class _Planner:
             tiled=sharing is not None
             and not (sharing.preloaded or found.can_fail)
             and steps.tiled(s, kernel, sharing.loop, self.unit),
-            rows_ahead=ahead
-            and steps.leads_ahead(
-                kernel, sharing.loop.loop, self.ahead[s.kernel][0],  # type: ignore[union-attr]
-                (s.slot, "item") in self.stable[s.kernel],
-            ),
+            rows_ahead=rows_ahead,
+            nearby=self._nearby(s, sharing.loop.loop) if sharing and rows_ahead else (),
             fills=tuple(x for x in self.cached if x in needs),
         )  # fmt: skip
+
+    def _nearby(self, s: ir.Foreach, loop: Any) -> tuple[tuple[str, str], ...]:
+        """The columns of the graph's points that a kernel accesses, one of each record."""
+        graph = next(g for g in self.unit.graphs if g.slot == loop.graph)
+        slot = dict(graph.tables)["points"]
+        nodes = ir.walk(tuple(self.reached[s.kernel]))
+        names = {name for x, name in ir.columns(nodes, "reads", "writes") if x == slot}
+        used = [c for c in self.stores[slot].columns if c.name in names]
+        found = {c.record if c.record >= 0 else c.name: c.name for c in used}
+        return tuple((slot, name) for name in found.values())
 
 
 def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:

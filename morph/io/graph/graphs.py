@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from morph.graph import Graph
+from morph.graph.construction import Form
 from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.formats import FORMATS, ROWS, GraphFormat
 from morph.io.graph.shares import read_shares
@@ -156,18 +157,19 @@ def read_graph(
     if by != "range" or shares is not None:
         raise ValueError("by and shares divide a graph among a list of devices, or among ranks")
     edges = read_edges(path, format, weight_type)
-    graph = Graph.from_edges(
-        edges.src,
-        edges.dst,
-        weight=edges.weight,
-        n=edges.n,
-        symmetric=edges.symmetric,
-        symmetrize=symmetrize or edges.undirected,
-        copy=False,  # no other reference to these arrays exists
-        device=device,
-    )
+    graph = graph_from(edges, device, symmetrize)
     _add_columns(graph, edges)
     return graph
+
+
+def graph_from(
+    edges: EdgeArrays, device: Any, symmetrize: bool = False, weighted: bool = True
+) -> Graph:
+    """Make a graph of the edges of a file, which uses their memory where possible."""
+    unpaired: Form = "both" if symmetrize or edges.undirected else "directed"
+    form: Form = "verified" if edges.symmetric else unpaired  # by the reader
+    weight = edges.weight if weighted else None
+    return Graph._from_edges(edges.src, edges.dst, weight, edges.n, form, False, device)
 
 
 def _add_columns(graph: Any, edges: EdgeArrays) -> None:

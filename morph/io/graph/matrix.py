@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -232,13 +233,20 @@ def read_npz(path: StrPath, archive: IO[bytes], share: tuple[int, int] = (0, 1))
 
 
 def _members(file: Any, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Read arrays of an archive, in several threads: zlib decompresses without the GIL."""
+    """Read arrays of an archive, in several threads: zlib decompresses without the GIL.
+
+    This thread opens the members, as `zipfile.ZipFile.open` seeks relative to the position of the
+    archive, which other threads change.
+    """
     found: dict[str, NDArray[Any]] = {}
+    with ExitStack() as stack:
+        members = [stack.enter_context(file.zip.open(f"{name}.npy")) for name in names]
 
-    def read(first: int, end: int) -> None:
-        found.update((name, file[name]) for name in names[first:end])
+        def read(first: int, end: int) -> None:
+            for k in range(first, end):
+                found[names[k]] = np.lib.format.read_array(members[k], allow_pickle=False)
 
-    in_threads(read, len(names))
+        in_threads(read, len(names))
     return found
 
 

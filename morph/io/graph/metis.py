@@ -17,17 +17,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.graph.edges import (
-    MAX_VERTICES,
-    EdgeArrays,
-    compressed_rows,
-    is_symmetric,
-    narrow,
-)
+from morph.graph.edgelist import have_reverses
+from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, compressed_rows, narrow
 from morph.io.text import numbers as compiled
 from morph.io.text.growing import Growing
 from morph.io.text.rows import digits
 from morph.io.text.scanner import CHUNK, PIECE, Field, FormatError, Scanner, StrPath, release
+from morph.runtime.device import device
 
 _COMMENT = re.compile(rb"^%[^\n]*", re.MULTILINE)
 _ONE_A_LINE = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)
@@ -65,25 +61,14 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
     header = _header(path, data)
     degrees, dst, weight = Growing(np.dtype(np.int32)), Growing(np.dtype(np.int32)), Growing(None)
     points: dict[str, list[Any]] = {}
-    lead, each = header.sizes + header.constraints, 1 + header.weights
     for part in _parts(path, data, header):
-        degree, numbers = _checked(part, header), part.numbers
+        degree = _checked(part, header)
         degrees.add(degree, header.n - part.vertex - degree.size)
-        first = np.cumsum(part.count) - part.count  # first number of each vertex
-        for name, values in _of_points(header, first, numbers).items():
-            points.setdefault(name, []).append(values)
-        if lead:  # the numbers of edges follow those of the vertex
-            at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
-            at += each * np.arange(at.size)
-            ends, of_ends = numbers[at], numbers[at + 1] if header.weights else None
-        else:
-            ends, of_ends = numbers[::each], numbers[1::each] if header.weights else None
-        wrong = (ends < 1) | (ends > header.n)
-        if wrong.any():
-            k = int(wrong.argmax())
-            said = f"vertex {int(ends[k])} is out of range: vertices are 1 to {header.n}"
-            part.fail(int(np.searchsorted(np.cumsum(degree), k, "right")), said)
-        left = max(min(2 * header.m - dst.size - ends.size, (len(data) - part.behind) // 2), 0)
+        size = int(degree.sum())
+        left = max(min(2 * header.m - dst.size - size, (len(data) - part.behind) // 2), 0)
+        if _split(part, header, size, left, dst, weight):
+            continue
+        ends, of_ends = _arcs(part, header, degree, points)
         dst.add((ends - 1).astype(np.int32), left)
         if of_ends is not None:
             weight.add(narrow(of_ends), left)
@@ -103,6 +88,44 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
     return EdgeArrays(src, to, weights, header.n, symmetric=True, points=joined)
 
 
+def _split(
+    part: _Part, header: _Header, size: int, left: int, dst: Growing, weight: Growing
+) -> bool:
+    """Append ``size`` arcs by the compiled library; return False if `_arcs` is to read them."""
+    regular = part.pieces[0].dtype == np.int32 and weight.dtype in (None, np.int32)
+    if header.sizes + header.constraints or not regular or not size:
+        return False
+    before = dst.size
+    ends = dst.extend(size, np.dtype(np.int32), left)
+    of_ends = weight.extend(size, np.dtype(np.int32), left) if header.weights else None
+    if compiled.split_arcs(part.pieces, header.n, ends, of_ends):
+        return True
+    dst.size = before  # `_arcs` reports the error
+    return False
+
+
+def _arcs(
+    part: _Part, header: _Header, degree: Ints, points: dict[str, list[Any]]
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Return ends, from 1, and weights of the arcs; append the data of vertices to ``points``."""
+    lead, each, numbers = header.sizes + header.constraints, 1 + header.weights, part.numbers
+    first = np.cumsum(part.count) - part.count  # first number of each vertex
+    for name, values in _of_points(header, first, numbers).items():
+        points.setdefault(name, []).append(values)
+    if lead:  # the numbers of edges follow those of the vertex
+        at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
+        at += each * np.arange(at.size)
+        ends, of_ends = numbers[at], numbers[at + 1] if header.weights else None
+    else:
+        ends, of_ends = numbers[::each], numbers[1::each] if header.weights else None
+    wrong = (ends < 1) | (ends > header.n)
+    if wrong.any():
+        k = int(wrong.argmax())
+        said = f"vertex {int(ends[k])} is out of range: vertices are 1 to {header.n}"
+        part.fail(int(np.searchsorted(np.cumsum(degree), k, "right")), said)
+    return ends, of_ends
+
+
 @dataclass(frozen=True)
 class _Part:
     """Consecutive vertices: the numbers of their lines, their counts, and line offsets."""
@@ -112,8 +135,12 @@ class _Part:
     vertex: int  # the first
     start: int  # offset of the first line
     count: NDArray[Any]
-    numbers: NDArray[Any]
+    pieces: list[NDArray[Any]]  # of the numbers
     behind: int  # end offset
+
+    @property
+    def numbers(self) -> NDArray[Any]:
+        return np.concatenate(self.pieces)
 
     def fail(self, u: int, message: str) -> NoReturn:
         at = self.start + int(_lines(self.data[self.start : self.behind])[0][u])
@@ -125,21 +152,20 @@ def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
     vertex, start = 0, header.behind
     while start < len(data):
         end = data.find(b"\n", start + PIECE) + 1 or len(data)
-        raw = data[start:end]
-        made = compiled.ragged(raw) if len(data) >= compiled.LEAST else None
-        count: NDArray[Any] = _lines(raw)[1] if made is None else made[1]
+        made = compiled.ragged(data, start, end) if len(data) >= compiled.LEAST else None
+        count: NDArray[Any] = _lines(data[start:end])[1] if made is None else made[1]
         left = header.n - vertex
         if count[left:].any():
             k = left + int((count[left:] > 0).argmax())
-            line = _line(data, start + int(_lines(raw)[0][k]))
+            line = _line(data, start + int(_lines(data[start:end])[0][k]))
             raise FormatError(path, line, f"a line after the last of {header.n} vertices")
         count = count[:left]
-        numbers: NDArray[Any] = (
-            _numbers(path, data, _without_comments(raw), start, int(count.sum()))
+        pieces: list[NDArray[Any]] = (
+            [_numbers(path, data, _without_comments(data[start:end]), start, int(count.sum()))]
             if made is None else made[0]
         )  # fmt: skip
-        yield _Part(path, data, vertex, start, count, numbers, end)
-        del raw, numbers, made
+        yield _Part(path, data, vertex, start, count, pieces, end)
+        del pieces, made
         release(data, start, end)
         vertex, start = vertex + count.size, end
     if vertex < header.n:
@@ -256,9 +282,9 @@ def _fault(
     if weight is not None and weight.min(initial=1) < 1:
         k = int((weight < 1).argmax())
         return int(src[k]), f"an edge has weight {int(weight[k])}: METIS wants positive ones"
-    if is_symmetric(src, dst, weight, int(max(src.max(initial=-1), dst.max(initial=-1))) + 1):
+    if have_reverses(device("cpu"), src, dst, weight):
         return None
-    # the slower search locates the violation, and accepts duplicates in another order
+    # the slower search locates the violation
     start = low = 0
     while low < len(src):
         most = min(low + max(len(src) // 16, _LEAST_ARCS), len(src)) - 1

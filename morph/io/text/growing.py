@@ -24,17 +24,20 @@ class Growing:
 
     def add(self, values: NDArray[Any], left: int) -> None:
         """Append values; ``left`` more are expected."""
-        dtype = np.result_type(values.dtype, self.dtype or values.dtype)
-        end = self.size + len(values)
+        self.extend(len(values), values.dtype, left)[:] = values
+
+    def extend(self, size: int, dtype: np.dtype[Any], left: int) -> NDArray[Any]:
+        """Return the place of ``size`` values to be written; ``left`` more are expected."""
+        dtype = np.result_type(dtype, self.dtype or dtype)
+        end = self.size + size
         if self.array is None:
             self.array = np.empty(end + left + left // 64, dtype)
         elif dtype != self.array.dtype:
             self.array = self.array.astype(dtype)
         if end > len(self.array):
             self.array.resize(end + left + left // 64 + end // 16, refcheck=False)
-        self.dtype = dtype
-        self.array[self.size : end] = values
-        self.size = end
+        self.dtype, self.size = dtype, end
+        return self.array[end - size : end]
 
     def finish(self, none: NDArray[Any]) -> NDArray[Any]:
         """Return the appended values, or ``none`` if there are none; ends the use."""

@@ -268,6 +268,20 @@ int64_t morph_ragged(const char *text, int64_t length, int64_t start, int64_t st
   return 0;
 }
 
+// Split `arcs` arcs of one or two numbers: vertices from 1 become `ends` from 0, second numbers `weights`.
+// Returns whether all vertices are at most n.
+int64_t morph_arcs(const int32_t *numbers, int64_t arcs, int64_t n, int32_t *ends,
+                   int32_t *weights) {
+  uint32_t wrong = 0, most = (uint32_t)n;
+  for (int64_t i = 0; i < arcs; i++) {
+    uint32_t end = (uint32_t)numbers[weights ? 2 * i : i] - 1;
+    wrong |= end >= most;
+    ends[i] = (int32_t)end;
+    if (weights) weights[i] = numbers[2 * i + 1];
+  }
+  return !wrong;
+}
+
 // Write rows in parts of ROWS, each row begun by `prefix`, into `out`, which has `row_bytes` for each;
 // columns are int64 (padded to their width) or double, `strides` bytes from row to row.
 void morph_format(int64_t rows, int64_t start, int64_t stop, int64_t columns,

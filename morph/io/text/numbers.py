@@ -33,6 +33,7 @@ LIBRARY = HostLibrary(
         "morph_lines": "piiip",
         "morph_parse": "piiipiipppwp",
         "morph_ragged": "piiippp",
+        "morph_arcs": "piipp",
         "morph_format": "iiiippppsiipp",
         "morph_write_ragged": "iippipipppp",
         "morph_join": "ippp",
@@ -190,19 +191,31 @@ def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes)
     return out[: made.morph_join(parts, place.ctypes.data, lengths.ctypes.data, to)].data
 
 
-def ragged(text: bytes) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
+def ragged(
+    data: Any, start: int, stop: int
+) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]] | None:
     """Read lines of any number of integers; lines that begin with ``%`` are left out.
+
+    Parameters
+    ----------
+    data : bytes or mmap
+    start, stop : int
+        Offsets of the first line, and of the end of the last one.
 
     Returns
     -------
-    numbers, words : int32 array, or None
-        The integers, and how many of them each line has; None if an integer does not fit 32 bits
-        or is irregular, or there is no compiler.
+    numbers : list of int32 array
+        The integers, in pieces of whole lines.
+    words : int32 array
+        How many integers each line has.
+
+    Returns None if an integer does not fit 32 bits or is irregular, or there is no compiler.
     """
-    made = library() if len(text) else None
+    length = stop - start
+    made = library() if length else None
     if made is None:
         return None
-    begin, length = np.frombuffer(text, np.uint8).ctypes.data, len(text)
+    begin = np.frombuffer(data, np.uint8).ctypes.data + start
     parts = -(-length // made.morph_part())
     read, words = np.empty(length // 2 + 2, np.int32), np.empty(length + 1, np.int32)
     sizes = np.empty((parts, 2), np.int64)
@@ -218,11 +231,47 @@ def ragged(text: bytes) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
         return None
     starts = [0] * parts  # of the first line of each part
     for k in range(1, parts):
-        starts[k] = text.find(b"\n", k * made.morph_part() - 1) + 1 or length
+        found = data.find(b"\n", start + k * made.morph_part() - 1, stop)
+        starts[k] = length if found < 0 else found + 1 - start
     numbers = [read[(at + 1) // 2 :][: sizes[k, 0]] for k, at in enumerate(starts)]
-    return np.concatenate(numbers), np.concatenate(
-        [words[at:][: sizes[k, 1]] for k, at in enumerate(starts)]
-    )
+    return numbers, np.concatenate([words[at:][: sizes[k, 1]] for k, at in enumerate(starts)])
+
+
+def split_arcs(
+    pieces: Sequence[NDArray[np.int32]], n: int, ends: NDArray[np.int32], weights: Any
+) -> bool:
+    """Split the numbers of `ragged` into ends of arcs, from 0, and weights; they are filled.
+
+    Parameters
+    ----------
+    pieces : sequence of int32 array
+        An end, from 1, for each arc, and, with ``weights``, the arc's weight.
+    n : int
+        Number of vertices.
+    ends, weights : int32 array
+        Without weights None.
+
+    Returns
+    -------
+    bool
+        Whether all ends are vertices.
+    """
+    made, each = library(), 1 if weights is None else 2
+    first = np.cumsum([0] + [len(x) // each for x in pieces])
+    wrong: list[int] = []
+
+    def split(k: int, end: int) -> None:
+        for i in range(k, end):
+            place = slice(first[i], first[i + 1])
+            of_arcs = None if weights is None else weights[place].ctypes.data
+            arcs = len(pieces[i]) // each
+            if not made.morph_arcs(
+                pieces[i].ctypes.data, arcs, n, ends[place].ctypes.data, of_arcs
+            ):
+                wrong.append(i)
+
+    in_threads(split, len(pieces))
+    return not wrong
 
 
 def ragged_lines(
