@@ -1,12 +1,14 @@
 """Markers for what a machine may lack, and how much Hypothesis tries."""
 
 import gc
+import importlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import precompiled
@@ -76,6 +78,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
     items.sort(key=lambda item: not LONG.match(item.path.name))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Let the second worker of xdist compile the tests' modules from the last to the first.
+
+    The first worker begins at the other end, so each compiles half of them, not all.
+    """
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+        for file in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True):
+            with suppress(Exception, pytest.skip.Exception):  # raised again when it is collected
+                importlib.import_module(file.stem)
+    return (yield)
 
 
 gc.disable()  # collections of garbage are a third of the time in which tests are collected
