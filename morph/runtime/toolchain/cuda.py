@@ -91,7 +91,8 @@ def build(
     with progress.compiling(name):
         cubin = _build(unit, text, since)
     if mode == "auto" and rebuilt and not quick_only:
-        tiers.background.add(full.key, partial(_rebuild, full, text), rebuilt)
+        after_exit = (unit.key, name, arch, flags)
+        tiers.background.add(full.key, partial(_rebuild, full, text), rebuilt, after_exit)
     return cubin
 
 
@@ -150,12 +151,21 @@ def _build(unit: _Unit, text: str, since: float) -> bytes:
 def _rebuild(unit: _Unit, text: str) -> bool:
     """Compile a text with full optimisation, in the background; return whether it succeeded."""
     since = perf_counter()
-    if not _stored(unit, since):
-        cubin, _ = _compile(text, unit.flags, f"{unit.key}.cpp", background=True)
-        if not cubin:
-            return False
-        unit.store(cubin, text, "rebuilt", since)
+    if _stored(unit, since):
+        return True
+    with cache.building(unit.key, unit.name, tiers.background.pause):
+        if not _stored(unit, since):
+            cubin, _ = _compile(text, unit.flags, f"{unit.key}.cpp", background=True)
+            if not cubin:
+                return False
+            unit.store(cubin, text, "rebuilt", since)
     return True
+
+
+def compile_later(quick: str, name: str, arch: str, flags: tuple[str, ...]) -> None:
+    """Compile the text of a quick cubin in full; the key of that cubin is ``quick``."""
+    text = (cache.path() / f"{quick}.cpp").read_text(encoding="utf-8")
+    _rebuild(_unit(text, name, arch, tuple(flags)), text)
 
 
 def _stored(unit: _Unit, since: float) -> bytes | None:
