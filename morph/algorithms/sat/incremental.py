@@ -127,11 +127,11 @@ class Solver:
         NotImplementedError
             Unless it is negative, which is no limit: local search has no conflicts.
         """
-        _refuse_budget("conflicts", budget)
+        _refuse_limit("conflicts", budget)
 
     def prop_budget(self, budget: int = -1) -> None:
         """Refuse a limit of propagations, as `conf_budget`."""
-        _refuse_budget("propagations", budget)
+        _refuse_limit("propagations", budget)
 
     def get_status(self) -> bool | None:
         """Return the result of the last call of `solve`; None before it."""
@@ -213,10 +213,10 @@ def _literals(given: Iterable[int], name: str) -> list[int]:
         raise TypeError(f"{name}: expected an iterable of literals, not {shown(given)}") from None
 
 
-def _refuse_budget(unit: str, budget: int) -> None:
-    if budget >= 0:
+def _refuse_limit(unit: str, most: int) -> None:
+    if most >= 0:
         raise NotImplementedError(
-            f"a limit of {shown(budget)} {unit} is not supported: solve_limited(time=SECONDS) is"
+            f"a limit of {shown(most)} {unit} is not supported: solve_limited(time=SECONDS) is"
         )
 
 

@@ -31,7 +31,7 @@ from morph.runtime.toolchain.runner import UNUSABLE
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
 
-# behind the other flags: only the accessors of columns are inlined, which takes a tenth to a third of
+# behind the other flags: only accessors of columns are inlined, which takes a tenth to a third of
 # the time for long texts
 QUICK = "--Ofast-compile=mid", "-DMORPH_QUICK"
 QUICK_FROM = 12, 9  # the version of NVRTC that knows them

@@ -61,8 +61,12 @@ class Background:
     left: dict[str, later.Unit] = field(default_factory=dict)
 
     def add(
-        self, key: str, make: Callable[[], bool], notify: Notify, after_exit: later.Unit | None = None
-    ) -> None:  # fmt: skip
+        self,
+        key: str,
+        make: Callable[[], bool],
+        notify: Notify,
+        after_exit: later.Unit | None = None,
+    ) -> None:
         """Enqueue a binary: if ``make`` has compiled it and returns True, call ``notify``.
 
         If the process ends before, `later` compiles the unit ``after_exit``.
