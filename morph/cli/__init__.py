@@ -147,6 +147,7 @@ def _exit_code(command: Callable[[], Any], shown: list[str]) -> Any:
             sys.stdout.flush()
         return code
     except (click.Abort, KeyboardInterrupt):
+        sys.last_type = KeyboardInterrupt  # as in other programs: nothing is compiled on after it
         click.echo("morph: interrupted", err=True)
         return 130
     except (BrokenPipeError, OutputClosed):

@@ -112,11 +112,12 @@ def _with_text(description: Description) -> Compiled | None:
 
 def builders(call: str, device: str | Device) -> Iterator[Callable[[], None]]:
     """Yield functions that compile the units of a call, for all types and options, and wait."""
-    known = _descriptions()
-    for name, units in known["calls"].items():
-        for stored in units if name.partition(" ")[0] == call else ():
-            if (description := _decoded(stored, known, device_of(device))) is not None:
-                yield partial(_build_now, description)
+    known, calls = _descriptions(), _descriptions()["calls"].items()
+    units = [u for name, units in calls if name.partition(" ")[0] == call for u in units]
+    for k, stored in enumerate(units):
+        shared = stored in units[:k]  # by several calls
+        if not shared and (description := _decoded(stored, known, device_of(device))) is not None:
+            yield partial(_build_now, description)
 
 
 def _build_now(description: Description) -> None:

@@ -146,6 +146,7 @@ STANDARD = {
     "at": "a position",
     "attach": "parents of a tree; columns",
     "begin": "of an interval; a verb",
+    "budget": "`conf_budget` and `prop_budget` of PySAT's solvers",
     "cut": "edges between parts of a graph",
     "entry": "of a table or an adjacency list",
     "far": "the far bucket of near-far",

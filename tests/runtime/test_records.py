@@ -281,17 +281,49 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     assert again._unit is None and again.unit == made.unit
 
 
-def test_common_units_are_recorded(monkeypatch):
-    """`python tests/support/common_units.py` records them again; what calls need is among them."""
+def refine(**options):
+    mesh = morph.triangulate(np.random.default_rng(1).random((200, 2)), device="cpu")
+    return lambda: morph.refine(mesh, 25, device="cpu", **options)
+
+
+def sssp(**options):
+    weight = np.array([1, 2], np.int32)
+    graphs = [
+        Graph.from_edges([0, 1], [1, 2], weight, n=5, symmetrize=both, device="cpu")
+        for both in (True, False)
+    ]
+    return lambda: [morph.sssp(g, **options) for g in graphs]
+
+
+CALLS = {
+    "sssp int32": (sssp, {}),
+    "sssp int32 predecessors": (sssp, {"predecessors": True}),
+    "refine": (refine, {"max_area": 0.02}),
+    "refine segments first": (refine, {}),
+}
+
+
+def decoded(device):
+    """The units of each call on a device."""
     calls = json.loads(common_units.FILE.read_text())
-    device = morph.device("cpu")
-    made = {
-        call: [
-            common_units._decoded(x, calls, device) for x in units if x.get("on_host") is not False
-        ]
+    return {
+        call: [common_units._decoded(x, calls, device) for x in units
+               if x.get("on_host", device.on_host) == device.on_host]
         for call, units in calls["calls"].items()
-    }
-    assert all(units and None not in units for units in made.values())
+    }  # fmt: skip
+
+
+def test_common_units_name_what_exists():
+    assert all(units and None not in units for units in decoded(morph.device("cpu")).values())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_common_units_are_recorded(name, monkeypatch):
+    """`python tests/support/common_units.py` records them again; what calls need is among them."""
+    units = decoded(morph.device("cpu"))[name]
+    make, options = CALLS[name]
+    call = make(**options)
+    monkeypatch.setattr(ahead, "_begun", set())
     monkeypatch.setattr(binding, "_compiled", {})
     used = []
 
@@ -300,11 +332,9 @@ def test_common_units_are_recorded(monkeypatch):
         return old(description, slots, recorder)
 
     monkeypatch.setattr(binding, "_compiled_now", compiled_now)
-    weight = np.array([1, 2], np.int32)
-    for both in (True, False):
-        g = Graph.from_edges([0, 1], [1, 2], weight, n=5, symmetrize=both, device="cpu")
-        morph.sssp(g)
-    missing = {d.key for d in used} - {d.key for d in made["sssp int32"]}
+    call()
+    assert ahead._begun == {(name, "cpu")} and used
+    missing = {d.key for d in used} - {d.key for d in units}
     assert not missing, "python tests/support/common_units.py records them again"
 
 

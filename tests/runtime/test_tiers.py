@@ -23,7 +23,7 @@ from morph.compiler.codegen.prelude import prelude
 from morph.launch.prepared import Prepared
 from morph.prelude import i32
 from morph.runtime.cuda import launch, modules
-from morph.runtime.toolchain import cache, cpu, cuda, processes, progress, tiers
+from morph.runtime.toolchain import cache, cpu, cuda, later, processes, progress, tiers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="no background")
 
@@ -187,6 +187,108 @@ def test_long_units_of_a_gpu_are_compiled_quickly(monkeypatch):
     for faults in (False, False, True):
         launch.load(unit, "x" * launch.LONG, faults, 0, print)
     assert given == [print, None, None]
+
+
+class DriverError(Exception):
+    def __init__(self, status):
+        self.status = status
+
+
+class PretendedDriver:
+    """CuPy and its driver: a GPU that has no memory for the stacks of some binaries."""
+
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+    def __init__(self, fits, status=2):
+        self.fits, self.status, self.launched, self.loaded, self.freed = fits, status, [], [], 0
+        self.cuda, self.driver = self, self
+        self.runtime = SimpleNamespace(deviceSynchronize=lambda: None)
+
+    def get_default_memory_pool(self):
+        return SimpleNamespace(free_all_blocks=lambda: setattr(self, "freed", self.freed + 1))
+
+    def get_current_stream(self):
+        return SimpleNamespace(ptr=5)
+
+    def ctxGetCurrent(self):
+        return 1
+
+    def ctxSetCurrent(self, context):
+        raise AssertionError
+
+    def occupancyMaxActiveBlocksPerMultiprocessor(self, function, block, shared):
+        return self.fits[function]
+
+    def launchKernel(self, function, blocks, *more):
+        if function == "quick":
+            raise DriverError(self.status)
+        self.launched.append((function, blocks))
+
+    launchCooperativeKernel = launchKernel
+
+    def get(self, text, index, name, defines, rebuilt):
+        self.loaded.append("full" if rebuilt is None else "quick")
+        function = SimpleNamespace(ptr=self.loaded[-1])
+        return SimpleNamespace(get_function=lambda entry: function)
+
+
+class PretendedCard:
+    id, attributes = 77, {"MultiProcessorCount": 10}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def launch_on(driver, monkeypatch, rebuilt=print, **outline):
+    monkeypatch.setattr(launch, "import_cupy", lambda: driver)
+    monkeypatch.setattr(modules, "loaded", driver.get)
+    facts = dict(entry="morph_e", shared_bytes=0, claims=False, cooperative=True, lists=True,
+                 queues=False, lanes=1, together=[])  # fmt: skip
+    unit = SimpleNamespace(**facts | outline)
+    return launch.CudaLaunch("text", unit, PretendedCard(), (), rebuilt)
+
+
+ARGUMENTS = np.zeros(4, np.uint64)
+
+
+@pytest.mark.parametrize("status", launch.OUT_OF_MEMORY)
+@pytest.mark.parametrize("alone", [False, True])
+def test_without_memory_for_stacks_the_full_cubin_is_launched(alone, status, monkeypatch):
+    driver = PretendedDriver({"quick": 1, "full": 3}, status)
+    made = launch_on(driver, monkeypatch)
+    assert made.threads == 10 * launch.BLOCK and driver.loaded == ["quick"]
+    for _ in range(2):
+        made(ARGUMENTS, 9, alone)
+    blocks = 1 if alone else 10  # scratch arrays have no place for more threads
+    assert driver.launched == [("full", blocks)] * 2 and driver.loaded == ["quick", "full"]
+    assert made.threads == 10 * launch.BLOCK and driver.freed == 1
+
+
+def test_a_full_cubin_with_fewer_threads(monkeypatch):
+    driver = PretendedDriver({"quick": 3, "full": 1})
+    made = launch_on(driver, monkeypatch)
+    made(ARGUMENTS, 10**6)
+    assert driver.launched == [("full", 10)] and made.threads == 10 * launch.BLOCK
+    for items in (["t"], []):
+        driver = PretendedDriver({"quick": 3, "full": 1})
+        made = launch_on(driver, monkeypatch, together=items)
+        with pytest.raises(DriverError) if items else nullcontext():
+            made(ARGUMENTS, 3000)
+        assert len(driver.launched) == (not items)
+
+
+@pytest.mark.parametrize(("status", "rebuilt"), [(1, print), (2, None)])
+def test_other_errors_of_launches_are_raised(status, rebuilt, monkeypatch):
+    driver = PretendedDriver({"quick": 1, "full": 1}, status)
+    monkeypatch.setattr(PretendedDriver, "get", lambda self, *_: SimpleNamespace(
+        get_function=lambda entry: SimpleNamespace(ptr="quick")))  # fmt: skip
+    made = launch_on(driver, monkeypatch, rebuilt)
+    with pytest.raises(DriverError):
+        made(ARGUMENTS, 9)
+    assert not driver.launched and not driver.freed
 
 
 @pytest.mark.nvrtc
@@ -393,7 +495,8 @@ print(*processes._started, flush=True)
 @linux
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("end", ENDS)
-def test_nvrtc_ends_with_the_process(end, tmp_path, folder):
+def test_nvrtc_ends_with_the_process(end, tmp_path, folder, monkeypatch):
+    monkeypatch.setenv(later.VARIABLE, "0")
     library = cpu.build(NVRTC)
     command = [sys.executable, "-c", GPU_USER + ENDS[end], str(library)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as user:
@@ -402,9 +505,91 @@ def test_nvrtc_ends_with_the_process(end, tmp_path, folder):
         assert user.wait(20) == (-9 if end == "killed" else 0)
         assert end == "fork" or time.monotonic() - since < 3 * SLOWER
         wait_until(lambda: not runs(number))
-    wait_until(lambda: not files(folder))
+    # of a killed process the empty file that it has locked may stay
+    wait_until(lambda: all(name.endswith(".lock") for name in files(folder)))
     (cubin,) = folder.glob("*.cubin")
     assert cubin.read_bytes() == b"fast\0"
+
+
+SHORT = """
+import sys
+from morph.runtime.toolchain import cuda
+for k in range(3):
+    cuda.build(f"// {k}\\n" + sys.argv[1], name="scale", rebuilt=print)
+"""
+
+
+@pytest.mark.nvrtc
+def test_a_short_process_leaves_full_cubins(quick_cubins, folder):
+    subprocess.run([sys.executable, "-c", SHORT, SCALE], check=True, timeout=60)
+    wait_until(lambda: len(cache.entries()) == 6)
+    for k in range(3):
+        cuda.build(f"// {k}\n{SCALE}", name="scale", rebuilt=print)
+    assert not quick_cubins and not tiers.background.jobs
+    wait_until(lambda: not files(folder))
+
+
+@pytest.fixture
+def started(monkeypatch, folder):
+    """The processes that `later` starts, which end at once."""
+    seen, real = [], subprocess.Popen
+    cache.path()
+
+    def start(command, **options):
+        seen.append(options["env"]["MORPH_CACHE"])
+        return real([sys.executable, "-c", ""], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return seen
+
+
+def test_units_left_by_a_process(started, folder, monkeypatch):
+    unit = "key", "name", "sm_90", ["flag"]
+    later.start([])
+    assert started == []
+    later.start([unit])
+    assert started == [str(folder)]
+    monkeypatch.setattr(sys, "last_type", KeyboardInterrupt, raising=False)
+    later.start([unit])
+    monkeypatch.setattr(sys, "last_type", ValueError, raising=False)
+    monkeypatch.setenv(later.VARIABLE, "0")
+    later.start([unit])
+    monkeypatch.delenv(later.VARIABLE)
+    monkeypatch.setattr(cache, "path", lambda suffix="": folder / "removed")
+    later.start([unit])
+    assert len(started) == 1
+
+
+def test_compiled_units_are_not_left(started):
+    done = threading.Event()
+    tiers.background.add("a", lambda: True, done.set, ("a", "a", "sm_90", []))
+    assert done.wait(20)
+    tiers.background.add("b", lambda: False, print, ("b", "b", "sm_90", []))  # does not compile
+    wait_until(lambda: not tiers.background.threads)
+    tiers.background.end()
+    assert started == []
+    busy = tiers.Background()
+    busy.add("c", lambda: busy.ended.wait(20) and False, print, ("c", "c", "sm_90", []))
+    busy.add("d", lambda: True, print, ("d", "d", "sm_90", []))
+    busy.end()
+    assert len(started) == 1 and {*busy.left} >= {"c"}
+
+
+def test_one_process_for_a_cache_compiles_what_is_left(monkeypatch, folder):
+    seen = []
+    monkeypatch.setattr(os, "nice", lambda by: seen.append(by))
+
+    def make(key, name):
+        seen.append(key)
+        later.compile_all([("other", "")], make)
+        if key == "wrong":
+            raise OSError("no such text")
+
+    later.compile_all([("wrong", ""), ("right", "")], make)
+    assert seen == [19, "wrong", 19, "right", 19]
+    monkeypatch.setattr(later, "MOST_SECONDS", -1.0)
+    later.compile_all([("late", "")], make)
+    assert seen[5:] == [19]
 
 
 @linux

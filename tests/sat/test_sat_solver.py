@@ -30,6 +30,12 @@ def test_answers_are_those_of_pysat(clauses, assumptions):
             true = set(model)
             assert [abs(x) for x in model] == list(range(1, len(model) + 1))
             assert all(true & set(clause) for clause in clauses) and true >= set(assumptions)
+        core = found.get_core()
+        assert (core is None) == wanted
+        if core is not None:
+            assert set(core) <= set(assumptions) and len(set(core)) == len(core)
+            with peers.Solver("cadical195", bootstrap_with=clauses) as peer:
+                assert peer.solve(assumptions=core) is False
         assert found.nof_clauses() == len(clauses)  # assumptions are not kept
     assert found.nof_clauses() == 0
 
@@ -91,3 +97,31 @@ def test_what_is_no_list_of_literals_is_named(given):
     with pytest.raises(TypeError, match=f"assumptions: {said}"):
         next(solver.enum_models(given))
     assert solver.nof_clauses() == 1
+
+
+def test_a_limited_call_may_not_know():
+    hard = morph.generate.random_ksat(3, 60, 8.0, seed=2)  # no model, and no unit clause
+    with Solver(hard, device="cpu", complete=False) as solver:
+        assert solver.get_core() is None
+        assert solver.solve_limited([5, -7], time=0.2) is None is solver.get_status()
+        assert solver.get_core() is None and solver.get_model() is None
+        assert solver.solve_limited(assumptions=[5, -5, 5]) is False
+        assert solver.get_core() == [5, -5] and solver.get_proof() is None
+    assert solver.get_core() is None
+    small = Solver([[1, 2]], device="cpu")
+    assert small.solve_limited() is True and small.get_core() is None
+    small.append_formula([[-1], [-2]])
+    assert small.solve_limited() is False and small.get_core() == []
+
+
+def test_limits_that_are_not_kept_are_refused():
+    solver = Solver([[1, 2]], device="cpu")
+    with pytest.raises(NotImplementedError, match="expect_interrupt is True"):
+        solver.solve_limited(expect_interrupt=True)
+    with pytest.raises(NotImplementedError, match="limit of 100 conflicts"):
+        solver.conf_budget(100)
+    with pytest.raises(NotImplementedError, match="limit of 0 propagations"):
+        solver.prop_budget(0)
+    solver.conf_budget()
+    solver.prop_budget(-1)
+    assert solver.solve_limited() is True

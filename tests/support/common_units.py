@@ -31,11 +31,11 @@ def _graph(dtype: Any, both: bool, device: Any) -> morph.Graph:
     return morph.Graph.from_edges(*ends, weight, n=1 << 12, symmetrize=both, device=device)
 
 
-def _refine(device: Any) -> None:
+def _refine(device: Any, **limits: float) -> None:
     points = np.random.default_rng(0).random((200, 2))
     mesh = morph.Mesh.trusted(**vars(morph.triangulate(points, device="cpu")))
     records_of.clear()  # only those of the refinement
-    morph.refine(mesh, 25, device=device)
+    morph.refine(mesh, 25, device=device, **limits)
 
 
 def _refine_parts(device: Any) -> None:
@@ -92,7 +92,8 @@ def _change(kind: Any, dtype: Any, both: bool, device: Any) -> None:
 
 
 CALLS: dict[str, Callable[[Any], object]] = {
-    "refine": _refine,
+    "refine": lambda on: _refine(on, max_area=0.01),
+    "refine segments first": _refine,
     "refine parts": _refine_parts,
     "triangulate": _triangulate,
     "triangulate polygon": _polygon,
@@ -102,8 +103,11 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "community": _community,
     "bfs": lambda on: [morph.bfs(_graph(None, both, on)) for both in (True, False)],
     **{
-        f"sssp {t}": lambda on, t=t: [morph.sssp(_graph(t, both, on)) for both in (True, False)]
+        f"sssp {t}" + " predecessors" * found: lambda on, t=t, found=found: [
+            morph.sssp(_graph(t, both, on), predecessors=found) for both in (True, False)
+        ]
         for t in ("int32", "int64", "float64")
+        for found in (False, True)
     },
     **{
         f"DynamicSSSP {t}": lambda on, t=t: [

@@ -20,6 +20,7 @@ Work: O(n + m), plus the edges of vertices that are expanded more than once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.arguments import truth
 from morph.launch.ahead import compile_ahead
-from morph.launch.foreach import foreach, kernel, program
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
 from morph.partition.array import PartitionedArray
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
@@ -209,6 +210,18 @@ def dense_phase(s, queue, limit, buckets, pulls):
     return limit
 
 
+@cache
+def nearer_than(far: float) -> Any:
+    """Return the filter of the points whose distance is less."""
+
+    @func
+    def is_nearer(p):
+        return p.dist < far
+
+    is_nearer.made_by = f"{__name__}:nearer_than", (far,)
+    return is_nearer
+
+
 @kernel
 def set_parent(p, g):
     for t in p.outnbrs:
@@ -290,8 +303,9 @@ def sssp(
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     if "weight" not in graph.edges.columns:
         return _hops(graph, starts, cutoff, predecessors, rows)
-    if targets is cutoff is None and not (predecessors or rows):
-        compile_ahead(f"sssp {graph.edges.columns['weight'].dtype}", graph.device, graph)
+    if targets is cutoff is None and not rows:
+        call = f"sssp {graph.edges.columns['weight'].dtype}" + " predecessors" * predecessors
+        compile_ahead(call, graph.device, graph)
     given = graph, starts, target_ids, cutoff, predecessors
     solve = _solved_rows if rows else _solved
     weights, are_valid = expected(graph)
@@ -446,7 +460,7 @@ def _predecessors(graph: Graph, starts: Any, far: Any, most: Any) -> Any:
     """Return the parent of each vertex in a shortest-path tree, from final distances."""
     xp, points, missing = results_device(graph).xp, graph.points, Flag(graph)
     points.predecessor[starts] = -1
-    foreach(points, set_parent, graph, where=lambda p: p.dist < far)
+    foreach(points, set_parent, graph, where=nearer_than(far))
     foreach(points, end_predecessor, most, missing)
     if missing.take():  # reached by zero-weight edges only
         now, then = Collection(points), Collection(points)

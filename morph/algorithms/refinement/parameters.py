@@ -83,8 +83,10 @@ class Request:
 
     @property
     def is_common(self) -> bool:
-        """Whether nothing but the smallest angle is asked."""
-        return self == Request(self.min_angle, math.inf, False, False, "split", None, False, False)
+        """Whether nothing but the smallest angle and one largest area is asked."""
+        return self == Request(
+            self.min_angle, self.max_area, False, False, "split", None, False, False
+        )
 
     @property
     def lens_angle(self) -> float:
@@ -126,15 +128,15 @@ def parameters_of(
         columns["proven_wide"] = max(wide, math.cos(math.radians(2 * PROVEN_ANGLE)) ** 2)
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     kind = "cpu" if asked.deterministic else where.kind
-    segments_first, (most, portion) = _segments_first(mesh, asked, kind), MOST_ACTIVE[kind]
+    strict, (most, portion) = segments_first(mesh, asked, kind), MOST_ACTIVE[kind]
     for name, wanted, spec, value in (
         ("bucket", True, i32, -1),
         ("excused", True, i32, 0),  # whether a triangle was given up though it misses a limit
-        ("first_bucket", True, i32, 0 if segments_first else BUCKETS - FEW_BUCKETS),
+        ("first_bucket", True, i32, 0 if strict else BUCKETS - FEW_BUCKETS),
         ("most", True, i64, most),
-        ("portion", True, i64, SEGMENTS_PORTION if segments_first else portion),
-        ("least", True, i64, 1 if segments_first else 64),
-        ("segments_first", segments_first, i32, 1),
+        ("portion", True, i64, SEGMENTS_PORTION if strict else portion),
+        ("least", True, i64, 1 if strict else 64),
+        ("segments_first", strict, i32, 1),
         ("has_limits", asked.has_limits, i32, 1),
         ("has_sizes", asked.has_sizes, i32, 1),
         ("conforming", asked.conforming, i32, 1),
@@ -161,7 +163,7 @@ def has_points(params: Row) -> bool:
     return "points_left" not in params.table.columns or bool(params.points_left > 0)
 
 
-def _segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:
+def segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:
     """Whether encroached segments are split before all else, and the order is finer.
 
     In coasts, features differ by many octaves, and most triangles lie beside a segment.

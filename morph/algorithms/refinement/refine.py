@@ -17,6 +17,7 @@ logarithm of the size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ from morph.algorithms.refinement.parameters import (
     check_options,
     field_values,
     parameters_of,
+    segments_first,
     sizes_at_points,
 )
 from morph.algorithms.refinement.rounds import Progress as Progress
@@ -214,8 +216,8 @@ def refine_with_report(
     def measured(part: Graph, scale: float, known: int) -> int:
         return _measure(part, mesh, size, sizes, scale, known)
 
-    if limits is sizes is None and asked.is_common:
-        compile_ahead("refine" if len(devices) == 1 else "refine parts", where)
+    if asked.is_common:
+        _compile_ahead(mesh, asked, devices)
     if len(devices) == 1:
         fine, rounds, left = _refined(mesh, asked, limits, sizes, where, measured, progress)
     else:
@@ -224,6 +226,15 @@ def refine_with_report(
         fine = fine.to(mesh.device)
     unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
     return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
+
+
+def _compile_ahead(mesh: Mesh, asked: Request, devices: Sequence[Device]) -> None:
+    """Begin to compile the units of a call that asks for a smallest angle, and a largest area."""
+    if len(devices) == 1:
+        first = segments_first(mesh, asked, devices[0].kind)
+        compile_ahead("refine segments first" if first else "refine", devices[0])
+    elif math.isinf(asked.max_area):
+        compile_ahead("refine parts", devices[0])
 
 
 def _refined(

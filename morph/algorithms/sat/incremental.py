@@ -44,6 +44,7 @@ class Solver:
         self._formula = Formula.of([] if bootstrap_with is None else bootstrap_with)
         self._added: list[list[int]] = []
         self._options: dict[str, Any] = {"seed": seed, "device": device, "complete": complete}
+        self._assumed: list[int] = []  # in the last call of `solve`
         self.solution: Solution | None = None
 
     def add_clause(self, clause: Iterable[int]) -> None:
@@ -90,10 +91,47 @@ class Solver:
         ValueError, TypeError
             If an assumption is no literal, and as by `morph.survey.solve`.
         """
-        units = Formula.of([[literal] for literal in _literals(assumptions, "assumptions")])
-        self.solution = None
+        given = _literals(assumptions, "assumptions")
+        units = Formula.of([[literal] for literal in given])
+        self.solution, self._assumed = None, list(dict.fromkeys(given))
         self.solution = solve(_joined(self._joined(), units), time=time, **self._options)
         return {SATISFIABLE: True, UNSATISFIABLE: False}.get(self.solution.status)
+
+    def solve_limited(
+        self,
+        assumptions: Iterable[int] = (),
+        expect_interrupt: bool = False,
+        *,
+        time: float | None = None,
+    ) -> bool | None:
+        """Call `solve`, whose only limit is ``time``; None if the answer is not known.
+
+        Raises
+        ------
+        NotImplementedError
+            If ``expect_interrupt``: another thread cannot interrupt a call.
+        ValueError, TypeError
+            As `solve`.
+        """
+        if expect_interrupt:
+            raise NotImplementedError(
+                "expect_interrupt is True, but no thread can interrupt a call: give time=SECONDS"
+            )
+        return self.solve(assumptions, time=time)
+
+    def conf_budget(self, budget: int = -1) -> None:
+        """Refuse a limit of conflicts.
+
+        Raises
+        ------
+        NotImplementedError
+            Unless it is negative, which is no limit: local search has no conflicts.
+        """
+        _refuse_limit("conflicts", budget)
+
+    def prop_budget(self, budget: int = -1) -> None:
+        """Refuse a limit of propagations, as `conf_budget`."""
+        _refuse_limit("propagations", budget)
 
     def get_status(self) -> bool | None:
         """Return the result of the last call of `solve`; None before it."""
@@ -108,6 +146,21 @@ class Solver:
         names = np.arange(1, len(model) + 1)
         literals: list[int] = np.where(model, names, -names).tolist()
         return literals
+
+    def get_core(self) -> list[int] | None:
+        """Return assumptions of the last call of `solve` that cannot all hold.
+
+        Returns
+        -------
+        list of int or None
+            All assumptions of that call, since no smaller core is looked for; empty if it had none.
+            None unless it returned False.
+        """
+        return list(self._assumed) if self.get_status() is False else None
+
+    def get_proof(self) -> list[str] | None:
+        """Return None: no proof is recorded, as by PySAT's solvers without ``with_proof``."""
+        return None
 
     def enum_models(self, assumptions: Iterable[int] = ()) -> Iterator[list[int]]:
         """Yield all models, each once, in no particular order; each is a new call of `solve`.
@@ -131,6 +184,7 @@ class Solver:
     def delete(self) -> None:
         """Forget the clauses and the last solution."""
         self._formula, self._added, self.solution = Formula.of([]), [], None
+        self._assumed = []
 
     def __enter__(self) -> Self:
         return self
@@ -157,6 +211,13 @@ def _literals(given: Iterable[int], name: str) -> list[int]:
         return list(given)
     except TypeError:
         raise TypeError(f"{name}: expected an iterable of literals, not {shown(given)}") from None
+
+
+def _refuse_limit(unit: str, most: int) -> None:
+    if most >= 0:
+        raise NotImplementedError(
+            f"a limit of {shown(most)} {unit} is not supported: solve_limited(time=SECONDS) is"
+        )
 
 
 def _joined(first: Formula, second: Formula) -> Formula:

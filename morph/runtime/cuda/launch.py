@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +18,19 @@ CLAIM_BLOCKS = 2  # per multiprocessor: more concurrent items would conflict mor
 FUSED_BLOCKS = 4  # per multiprocessor: more blocks make the barrier slower
 LONG = 20_000  # characters of a unit's text from which on it is compiled quickly first
 STACKS = 2 << 30  # bytes of free memory for that: functions have a stack of up to 6 KB a thread
+OUT_OF_MEMORY = 2, 701  # CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
 WAVES = 32  # blocks per multiprocessor without barriers: enough to balance heavy items
 
+_logger = logging.getLogger("morph.launch")
 _streams: dict[int, int] = {}  # by device, the stream of the latest launch
 
 
 class CudaLaunch:
     """Runs one compiled unit on one GPU, on CuPy's current stream.
 
-    A unit with barriers is launched cooperatively, in as many blocks as are resident at once.
+    A unit with barriers is launched cooperatively, in as many blocks as are resident at once.  If
+    there is no memory for the stacks of a cubin that was compiled quickly, the fully optimised one
+    takes its place.
 
     Parameters
     ----------
@@ -47,37 +52,27 @@ class CudaLaunch:
     """
 
     __slots__ = (
-        "_arguments", "_blocks", "_context", "_current_context", "_current_stream", "_device",
-        "_function", "_lanes", "_launch", "_launch_alone", "_least", "_module", "_parameters",
-        "_pointers", "_set_context", "_shared", "_synchronize", "threads",
+        "_arguments", "_blocks", "_context", "_current_context", "_current_stream", "_defines",
+        "_device", "_function", "_lanes", "_launch", "_launch_alone", "_least", "_may_be_quick",
+        "_module", "_outline", "_parameters", "_pointers", "_set_context", "_shared",
+        "_synchronize", "_text", "threads",
     )  # fmt: skip
 
     def __init__(
         self, text: str, outline: Outline, device: Any, defines: tuple[str, ...],
         rebuilt: Callable[[], object] | None = None,
     ) -> None:  # fmt: skip
+        self._device, self._outline, self._text, self._defines = device, outline, text, defines
+        self._may_be_quick = rebuilt is not None
         cupy = import_cupy()
         driver = cupy.cuda.driver
-        with device:
-            self._module = modules.loaded(text, device.id, outline.entry, defines, rebuilt)
-            function = self._module.get_function(outline.entry)
-            shared = outline.shared_bytes
-            if shared:
-                most = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                driver.funcSetAttribute(function.ptr, most, shared)
-            fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, shared)
-            self._context = driver.ctxGetCurrent()
-        grid_wide = outline.cooperative
-        most = CLAIM_BLOCKS if outline.claims else FUSED_BLOCKS
-        each = max(min(fit, most), 1) if grid_wide else WAVES
-        self._blocks = device.attributes["MultiProcessorCount"] * each
+        self._load(rebuilt)
+        self.threads = self._blocks * BLOCK  # resident, if it is cooperative
         # one item may have work for all blocks
         self._least = self._blocks if outline.lists or outline.queues else 1
         self._lanes = outline.lanes  # threads that share an item
-        self._shared = shared
-        self.threads = self._blocks * BLOCK  # resident, if it is cooperative
-        self._device = device
-        self._function: int = function.ptr
+        self._shared = outline.shared_bytes
+        grid_wide = outline.cooperative
         self._launch = driver.launchCooperativeKernel if grid_wide else driver.launchKernel
         self._launch_alone = driver.launchKernel  # a block waits for no other
         self._current_stream = cupy.cuda.get_current_stream
@@ -87,6 +82,25 @@ class CudaLaunch:
         self._parameters = (ctypes.c_void_p * 1)()
         address = ctypes.addressof(self._parameters)
         self._pointers = (address,) if grid_wide else (address, 0)
+
+    def _load(self, rebuilt: Callable[[], object] | None) -> None:
+        """Load the cubin, and find how many blocks are launched."""
+        driver, outline, device = import_cupy().cuda.driver, self._outline, self._device
+        with device:
+            self._module = modules.loaded(
+                self._text, device.id, outline.entry, self._defines, rebuilt
+            )
+            function = self._module.get_function(outline.entry)
+            shared = outline.shared_bytes
+            if shared:
+                most = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                driver.funcSetAttribute(function.ptr, most, shared)
+            fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, shared)
+            self._context = driver.ctxGetCurrent()
+        most = CLAIM_BLOCKS if outline.claims else FUSED_BLOCKS
+        each = max(min(fit, most), 1) if outline.cooperative else WAVES
+        self._blocks = device.attributes["MultiProcessorCount"] * each
+        self._function: int = function.ptr
 
     def __call__(self, arguments: ArgumentBlock, items: int, alone: bool = False) -> None:
         """Launch the unit asynchronously, see `morph.runtime.backend.Launch`.
@@ -114,10 +128,33 @@ class CudaLaunch:
             self._synchronize()  # launches share barrier words, so two must not overlap
             _streams[self._device.id] = stream
         sizes = blocks, 1, 1, BLOCK, 1, 1, self._shared
-        if alone:
-            self._launch_alone(self._function, *sizes, stream, self._pointers[0], 0)
-            return
-        self._launch(self._function, *sizes, stream, *self._pointers)
+        try:
+            if alone:
+                self._launch_alone(self._function, *sizes, stream, self._pointers[0], 0)
+            else:
+                self._launch(self._function, *sizes, stream, *self._pointers)
+        except Exception as error:
+            if not self._replace(error):
+                raise
+            self._start(items, alone)
+
+    def _replace(self, error: Exception) -> bool:
+        """Load the fully optimised cubin if a launch had no memory; whether that may help.
+
+        The launch must not have fewer threads then if its items run together.
+        """
+        if not self._may_be_quick or getattr(error, "status", None) not in OUT_OF_MEMORY:
+            return False
+        self._may_be_quick, threads = False, self.threads
+        self._synchronize()  # earlier launches may still execute the present one
+        import_cupy().get_default_memory_pool().free_all_blocks()
+        entry = self._outline.entry.removeprefix("morph_")
+        _logger.info("%s is compiled in full: %s for its quick binary", entry, error)
+        self._load(None)
+        self._blocks = min(self._blocks, threads // BLOCK)  # scratch arrays are for so many
+        self._least = min(self._least, self._blocks)
+        self.threads = self._blocks * BLOCK
+        return self.threads == threads or not self._outline.together
 
 
 def load(

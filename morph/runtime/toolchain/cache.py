@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache as memoised
 from pathlib import Path
@@ -214,16 +214,17 @@ def load(key: str) -> Entry | None:
 
 
 @contextlib.contextmanager
-def building(key: str, name: str) -> Iterator[None]:
+def building(key: str, name: str, pause: Callable[[], object] | None = None) -> Iterator[None]:
     """Hold the lock of an entry: of several processes one builds it, the others then load it.
 
     Without locks, which some file systems lack, each builds it and the last one's is kept.
+    ``pause`` is called again and again while another process has the lock.
     """
     with open(path() / f"{_TEMPORARY}{key}.lock", "ab") as file:
         with contextlib.suppress(OSError):
             while not lock_file(file.fileno(), wait=False):
                 time_left(f"compile {name}")
-                time.sleep(0.01)
+                time.sleep(0.01) if pause is None else pause()
         try:
             yield
         finally:  # those that wait for the removed file still lock it one after the other

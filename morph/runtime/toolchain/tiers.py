@@ -3,7 +3,8 @@
 ``MORPH_OPTIMIZE`` is ``auto`` (the default), ``quick`` or ``full``.  With ``auto``, a unit that is
 not in the cache is compiled quickly.  When its launches have taken `OPTIMISE_AFTER`
 seconds, or for a GPU at once, threads of this process have it compiled again by processes at the
-lowest priority, which end with this one; the next launch loads the new binary.
+lowest priority, which end with this one; the next launch loads the new binary.  What is not
+compiled then for a GPU is left to a process that `later` starts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from morph.runtime.toolchain import cache, processes
+from morph.runtime.toolchain import OutOfTime, cache, later, processes
 
 VARIABLE = "MORPH_OPTIMIZE"
 quick: set[Path] = set()  # libraries of this process that are not fully optimised
@@ -49,16 +50,30 @@ class Background:
         They end when the queue is empty.
     ended : Event
         Set when the process ends.
+    left : dict
+        By key of a binary: what `later` needs to compile it.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     jobs: dict[str, tuple[Callable[[], bool], list[Notify]]] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
+    left: dict[str, later.Unit] = field(default_factory=dict)
 
-    def add(self, key: str, make: Callable[[], bool], notify: Notify) -> None:
-        """Enqueue a binary: if ``make`` has compiled it and returns True, call ``notify``."""
+    def add(
+        self,
+        key: str,
+        make: Callable[[], bool],
+        notify: Notify,
+        after_exit: later.Unit | None = None,
+    ) -> None:
+        """Enqueue a binary: if ``make`` has compiled it and returns True, call ``notify``.
+
+        If the process ends before, `later` compiles the unit ``after_exit``.
+        """
         with self.lock:
+            if after_exit is not None:
+                self.left[key] = after_exit
             self.jobs.setdefault(key, (make, []))[1].append(notify)
             if self.threads or self.ended.is_set():
                 return
@@ -71,19 +86,33 @@ class Background:
     def _work(self, number: int) -> None:
         """Compile one binary after the other, in thread ``number``."""
         while not self.ended.is_set() and (job := self._next()) is not None:
-            make, waiting = job
+            key, make, waiting = job
             with contextlib.suppress(Exception):  # whatever fails, the quick binary stays
                 with self._locked(number):
                     made = not self.ended.is_set() and make()
+                if made or not self.ended.is_set():
+                    self.left.pop(key, None)
                 for notify in waiting if made else ():
                     notify()
 
-    def _next(self) -> tuple[Callable[[], bool], list[Notify]] | None:
+    def _next(self) -> tuple[str, Callable[[], bool], list[Notify]] | None:
         with self.lock:
             if not self.jobs:
                 self.threads.remove(threading.current_thread())
                 return None
-            return self.jobs.pop(next(iter(self.jobs)))
+            key = next(iter(self.jobs))
+            return key, *self.jobs.pop(key)
+
+    def pause(self) -> None:
+        """Wait a moment for another process.
+
+        Raises
+        ------
+        OutOfTime
+            If the process ends.
+        """
+        if self.ended.wait(0.1):
+            raise OutOfTime("the process ends")
 
     @contextlib.contextmanager
     def _locked(self, number: int) -> Iterator[None]:
@@ -100,6 +129,8 @@ class Background:
         processes.end_background()
         for thread in list(self.threads):
             thread.join(1.0)
+        with contextlib.suppress(Exception):  # another process then begins with the quick binary
+            later.start(self.left.values())
 
 
 def _threads() -> int:
