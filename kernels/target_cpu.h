@@ -595,18 +595,18 @@ struct Idle {
     }
 };
 
-// Waits at a crossing (parts.h) until another part has stored its number in `line`; returns false if the launch is to
-// stop.  The word behind it says whether this thread sleeps: soon, since there may be more parts than cores.
-template <class A> MORPH_FN bool await_part(const A& a, u64* line, u64 number) {
+// Waits at a crossing (parts.h) for a word of at least `number` of another part in `line`, and returns it; 0 if the launch
+// is to stop.  The word behind it says whether this thread sleeps: soon, since there may be more parts than cores.
+template <class A> MORPH_FN u64 await_part(const A& a, u64* line, u64 number) {
     u64 seen;
     for (i32 spins = 0; (seen = load(line)) < number; spins++) {
         poll(a.cursor);
-        if (asked_to_stop(a)) return false;
+        if (asked_to_stop(a)) return 0;
         if (spins < 20) pause();
         else if (!__atomic_exchange_n((u32*)(line + 1), 1, __ATOMIC_SEQ_CST)) continue;  // look again before sleeping
         else sleep_while((u32*)line, u32(seen));
     }
-    return true;
+    return seen;
 }
 template <class A> MORPH_FN void wake_part(const A&, u64* line) {
     if (__atomic_exchange_n((u32*)(line + 1), 0, __ATOMIC_SEQ_CST)) wake((u32*)line, 1);

@@ -307,11 +307,12 @@ MORPH_FN bool time_to_poll() {
 }
 template <class A> MORPH_FN bool asked_to_stop(const A& a) { return *(volatile u32*)(a.barrier + STOP_WORD) != 0; }
 #ifdef MORPH_PARTS
-// Waits at a crossing (parts.h) until another part has stored its number; returns false if the launch is to stop.
-template <class A> MORPH_FN bool await_part(const A& a, const u64* line, u64 number) {
-    for (u32 spins = 1; load_system_word(line) < number; spins++)
-        if ((spins & 255) == 0 && asked_to_stop(a)) return false;
-    return true;
+// Waits at a crossing (parts.h) for a word of at least `number` of another part, and returns it; 0 if the launch is to stop.
+template <class A> MORPH_FN u64 await_part(const A& a, const u64* line, u64 number) {
+    u64 seen;
+    for (u32 spins = 1; (seen = load_system_word(line)) < number; spins++)
+        if ((spins & 255) == 0 && asked_to_stop(a)) return 0;
+    return seen;
 }
 template <class A> MORPH_FN void wake_part(const A&, u64*) {}
 #endif

@@ -43,9 +43,13 @@ template <class T> MORPH_FN void set_system(T* p, T x) {
     else store(p, x);
 }
 
-// The words that a part has in the mailbox `box` at a crossing.
+// In the mailbox `box` at a crossing: the word with which a part arrives, and the words that it has published.
+MORPH_FN u64* arrival_in(i64* box, i64 crossing, i32 part) {
+    return (u64*)box + part * MAILBOX_LINE + i32(crossing & 1) * (MAILBOX_LINE / 2);
+}
+constexpr i32 SENT_WORDS = ON_RANKS ? 1 : 2;  // for each word
 MORPH_FN u64* published_in(i64* box, i64 crossing, i32 part) {
-    return (u64*)box + MOST_PARTS * MAILBOX_LINE + (i32(crossing & 1) * MOST_PARTS + part) * MOST_WORDS;
+    return (u64*)box + MOST_PARTS * MAILBOX_LINE + (i32(crossing & 1) * MOST_PARTS + part) * MOST_WORDS * SENT_WORDS;
 }
 template <class A> MORPH_FN i32 part_count(const A& a) { return i32(load_fixed(a.parts + PARTS_COUNT)); }
 template <class A> MORPH_FN i32 part_number(const A& a) { return i32(load_fixed(a.parts + PARTS_NUMBER)); }
@@ -57,7 +61,16 @@ template <class A> MORPH_FN i64* mailbox(const A& a, i32 part) {
 struct Published {
     i32 parts;
     const u64* first;
-    MORPH_FN u64 operator()(i32 part, i32 word) const { return load_system(first + part * MOST_WORDS + word); }
+    u32 tag;  // the number of the crossing
+    MORPH_FN u64 operator()(i32 part, i32 word) const {
+        const u64* at = first + (part * MOST_WORDS + word) * SENT_WORDS;
+        if constexpr (ON_RANKS) return load_system(at);
+        u64 low, high;
+        do {
+            low = load_system(at), high = load_system(at + 1);
+        } while (u32(low >> 32) != tag || u32(high >> 32) != tag);
+        return high << 32 | u32(low);
+    }
 };
 MORPH_FN u64 sum_of_parts(const Published& w, i32 word) {
     u64 sum = 0;
@@ -94,21 +107,26 @@ template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* 
         store(a.parts + PARTS_LEFT, 1);
         return PART_STOPS;
     }
+    fence_system();  // what was stored before is visible to those that see the words
     for (i32 k = 0; k < parts; k++) {
         u64* to = published_in(mailbox(a, k), crossing, own);
-        for (i32 i = 0; i < count; i++) set_system(to + i, w[i]);
-    }
-    fence_system();
-    for (i32 k = 0; k < parts; k++) {
-        u64* line = (u64*)mailbox(a, k) + own * MAILBOX_LINE;
-        set_system(line, u64(crossing));
+        for (i32 i = 1; i < count; i++) {
+            set_system(to + 2 * i, u64(crossing) << 32 | u32(w[i]));
+            set_system(to + 2 * i + 1, u64(crossing) << 32 | w[i] >> 32);
+        }
+        if (k == own) continue;
+        u64* line = arrival_in(mailbox(a, k), crossing, own);
+        set_system(line, u64(crossing) << 2 | w[0]);
         wake_part(a, line);
     }
-    u64* arrived = (u64*)mailbox(a, own);
-    bool stop = w[0] & PART_STOPS;
-    for (i32 k = 0; k < parts && !stop; k++) stop = !await_part(a, arrived + k * MAILBOX_LINE, u64(crossing));
+    u64 bits = w[0];
+    for (i32 k = 0; k < parts && !(bits & PART_STOPS); k++) {
+        if (k == own) continue;
+        const u64 seen = await_part(a, arrival_in(mailbox(a, own), crossing, k), u64(crossing) << 2);
+        bits |= seen ? seen & 3 : u64(PART_STOPS);
+    }
     fence_system();
-    return stop ? u64(PART_STOPS) : or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 0);
+    return bits & PART_STOPS ? u64(PART_STOPS) : bits;
 }
 // By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
 // all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case, or
@@ -119,7 +137,7 @@ MORPH_FN bool cross(const A& a, const R& t, i32 step, bool failed, i32 count, co
     const bool resumed = left_at_crossing(a);
     const i64 crossing = load(a.parts + PARTS_CROSSINGS) + !resumed;
     if (stopped) return true;
-    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0)};
+    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0), u32(crossing)};
     u64 bits;
     if (resumed) {
         store(a.parts + PARTS_LEFT, 0);
@@ -134,7 +152,7 @@ MORPH_FN bool cross(const A& a, const R& t, i32 step, bool failed, i32 count, co
     }
     if (bits & PART_STOPS) stop_part(a, t);
     if (bits) return true;
-    combine(Published{all.parts, all.first + OWN_VALUES});
+    combine(Published{all.parts, all.first + OWN_VALUES * SENT_WORDS, all.tag});
     return false;
 }
 // At the end of a launch: another one may follow.
@@ -246,6 +264,15 @@ MORPH_OUTLINED void send_column(const A& a, i32 thread, i32 threads, const C col
     for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
         const i32 k = (r.own + i) % r.parts;
         const i64 from = r[ROUTE_SENT_BOUNDS + k], to = r[ROUTE_SENT_BOUNDS + k + 1];
+        if (const i32* at = r.rows(ROUTE_MIRROR_AT)) {
+            const C theirs = column_in(a, column, peers, k);
+            const i32* sent = r.rows(ROUTE_SENT);
+            move_all<typename C::V>(
+                from * SIZE + thread, to * SIZE, threads,
+                [&](i64 j) { return column.get(load_fixed(sent + j / SIZE), j % SIZE); },
+                [&](i64 j, typename C::V x) { store(theirs.at(load_fixed(at + j / SIZE), j % SIZE), x); });
+            continue;
+        }
         send_rows<SIZE>(column, column_in(a, column, peers, k), r.rows(ROUTE_SENT), r[ROUTE_FIRST_MIRROR + k] - from,
                         from, to, thread, threads);
     }
@@ -344,7 +371,8 @@ template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// If there are fewer mirrors than words of marks, or the host sends rows, all are sent, and no marks are read.  If at least
+// If there are fewer mirrors than words of marks, if they lie in no order, or if the host sends rows, all are sent, and no
+// marks are read.  If at least
 // half of a warp's words have marks, it sends the rows of all its words, which is faster than word by word.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
@@ -355,7 +383,8 @@ MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 pe
     u64* words = (u64*)load_fixed(a.parts + marks);
     const i32* begin = (const i32*)load_fixed(a.parts + marks + 1);
     const i64 groups = (r[ROUTE_OWNED] + GROUP - 1) / GROUP;
-    if (r[ROUTE_SENT_BOUNDS + r.parts] <= groups || ON_RANKS) return spread_column<SIZE>(a, t, column, route, peers);
+    const bool all = r[ROUTE_SENT_BOUNDS + r.parts] <= groups || r[ROUTE_MIRROR_AT] || ON_RANKS;
+    if (all) return spread_column<SIZE>(a, t, column, route, peers);
     const i32 lane = lane_id();
     for (i64 g = t.thread; g - lane < groups; g += t.threads) {
         const u64 word = g < groups ? load(words + g) : 0;
@@ -408,7 +437,7 @@ template <class Op, i32 SIZE, class A, class R, class C>
 MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 peers) {
     typedef typename C::V V;
     const Route r(a, route);
-    const i32* sent = r.rows(ROUTE_SENT);
+    const i32 *sent = r.rows(ROUTE_SENT), *mirror_at = r.rows(ROUTE_MIRROR_AT);
     bool first_part = true;
     for (i32 k = 0; k < r.parts; k++) {
         const i64 from = r[ROUTE_SENT_BOUNDS + k], n = (r[ROUTE_SENT_BOUNDS + k + 1] - from) * SIZE;
@@ -418,7 +447,8 @@ MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 
         const C theirs = column_in(a, column, peers, k);
         const i64 first = r[ROUTE_FIRST_MIRROR + k];
         for (i64 j = t.thread; j < n; j += t.threads) {
-            const V x = load_system(theirs.at(first + j / SIZE, j % SIZE));
+            const i64 mirror = mirror_at ? load_fixed(mirror_at + from + j / SIZE) : first + j / SIZE;
+            const V x = load_system(theirs.at(mirror, j % SIZE));
             V* own = column.at(load_fixed(sent + from + j / SIZE), j % SIZE);
             if constexpr (IS_FLOAT<V>) store(own, Op::of(load(own), x));  // a part has one mirror of a row
             else fetch(Op(), own, x);
@@ -466,15 +496,18 @@ MORPH_FN void combine_copies(const A& a, R& t, const C& column, i64* meta, i32 p
 // The part that owns a row: an own row, or a mirror.
 struct Owners {
     i64 owned;
+    const u8* of_mirror;            // if they lie in no order
     i32 own, ends[MOST_PARTS - 1];  // of the mirrors of each part
-    explicit MORPH_FN Owners(const Route& r) : owned(r[ROUTE_OWNED]), own(r.own) {
+    explicit MORPH_FN Owners(const Route& r) : owned(r[ROUTE_OWNED]), of_mirror((const u8*)r[ROUTE_OWNER]), own(r.own) {
         MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS - 1; k++)
             ends[k] = i32(r[ROUTE_MIRRORS + min_of(k + 1, r.parts)]);
     }
     MORPH_FN i32 operator()(i64 row, i32 parts) const {
+        if (row < owned) return own;
+        if (of_mirror) return load_fixed(of_mirror + (row - owned));
         i32 k = 0;
         MORPH_UNROLL_ALL for (i32 j = 0; j < MOST_PARTS - 1; j++) k += j < parts - 1 && row >= ends[j];
-        return row < owned ? own : k;
+        return k;
     }
 };
 

@@ -109,7 +109,7 @@ class Parts(IntEnum):
 
 
 MAILBOX_LINE = 16  # words between the crossing counters of two parts
-MAILBOX = MOST_PARTS * (MAILBOX_LINE + 2 * MOST_WORDS)  # words of a mailbox: see parts.h
+MAILBOX = MOST_PARTS * (MAILBOX_LINE + 4 * MOST_WORDS)  # words of a mailbox: see parts.h
 
 
 class Route(IntEnum):
@@ -121,7 +121,11 @@ class Route(IntEnum):
     SENT_BOUNDS = 3  # index in `SENT` of the first row of each part, and the end
     FIRST_MIRROR = 12  # the first mirror, in each part, of rows of this part
     MIRRORS = 20  # the first mirror, in this part, of rows of each part, and the end
-    WORDS = 29
+    # If the mirrors lie in no order since the graph has changed, else 0: addresses of the mirrors, in
+    # the other parts, of the rows `SENT` (i32), and by mirror of the part that owns its row (u8).
+    MIRROR_AT = 29
+    OWNER = 30
+    WORDS = 31
 
 
 class Equal(IntEnum):
