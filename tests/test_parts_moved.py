@@ -31,7 +31,7 @@ def search(g, now, following):
 @morph.kernel
 def give(p):
     p.low = u8(p.id % 251)
-    p.pair = (p.id, -p.id)
+    p.pair[0], p.pair[1] = p.id, -p.id
 
 
 @morph.kernel

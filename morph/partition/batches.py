@@ -487,6 +487,8 @@ def _of_local(parts: Any, k: int, changes: Changes) -> tuple[Resolved, Batch]:
 def _rows(part: Part, arcs: OwnedEdges) -> HostArray:
     """The rows of edges that a part has, int32."""
     assert part.changed is not None
+    if not arcs.ids.size:
+        return np.zeros(0, np.int32)
     rows, _, _ = _edges_from(part, np.unique(part.share("points").rows(arcs.src)))
     ids = part.changed.ids[rows]
     order = np.argsort(ids)
