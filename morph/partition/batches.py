@@ -512,18 +512,10 @@ def _add_mirrors(parts: Any, k: int, arcs: OwnedEdges) -> int:
     if ids.size:
         _forget_mirrors(parts)
         points = part.graph.points
-        begin, column = len(points), {GLOBAL_ID: ids.astype(np.int32)}
-        rows = np.arange(share.owned, begin) if share.mirrors_at is None else share.mirrors_at
-        counts = np.diff(share.mirrors_of)
-        owner = np.append(np.repeat(np.arange(counts.size), counts), owner)
-        all_ids = np.append(share.mirror_ids, ids)
-        rows = np.append(rows, np.arange(begin, begin + ids.size))
-        order = np.lexsort((all_ids, owner))
-        bounds = np.searchsorted(owner[order], np.arange(counts.size + 1))
-        all_ids = all_ids[order].astype(np.int32)
-        share = Share(share.ids, share.owned, all_ids, bounds, None, rows[order])
+        begin, ids = len(points), ids.astype(np.int32)
+        share = share.with_mirrors(ids, owner, begin)
         try:
-            points.extend(ids.size, **column)
+            points.extend(ids.size, **{GLOBAL_ID: ids})
             part.shares["points"] = share
         except BaseException:
             if len(points) > begin:  # interrupted when the rows were there
