@@ -2,19 +2,20 @@
 //
 // A crossing is a barrier of all threads of all parts.  The threads of a part meet at their own barrier; the master
 // stores words into the mailbox of every part, and waits until the words of all parts have arrived in its own mailbox.
-// A mailbox holds the number of the last crossing at which each part arrived, each on a line of its own, and the words
-// of each part at the last two crossings.
+// A mailbox holds, of each part and for the last two crossings, the word with which it arrived, on a line of its own, and
+// the words that it has published.
 //
 // Invariants
-//   - The line and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
-//     nothing is reset.  The words of odd and of even crossings have different places: a part arrives at crossing n + 2
-//     after all parts have arrived at n + 1, and so have read the words of n.
+//   - The lines and words of part k in any mailbox are written by the master of part k alone.  The number of the crossing
+//     is a part of each of them, so nothing is reset, and a reader needs no order among them.  Those of odd and of even
+//     crossings have different places: a part arrives at crossing n + 2 after all parts have arrived at n + 1, and so have
+//     read the words of n.
 //   - Stores of any thread before a crossing are visible to all threads of all parts after it.  They happen before the
 //     arrival of the thread's block (barrier of the block), before the master's arrival (the barrier word: release and
-//     acquire at the scope of the GPU), before the master's store of its number (a fence at the scope of the system),
-//     before the other master's load of it (the same), and before its threads' release (scope of the GPU).  Causality
-//     order is transitive, since each pair that synchronizes has a scope that includes both threads; so the threads
-//     need no fence of system scope of their own.
+//     acquire at the scope of the GPU), before the master's store of its line (a fence at the scope of the system), before
+//     the other master's load of it (the same), and before its threads' release (scope of the GPU).  Causality order is
+//     transitive, since each pair that synchronizes has a scope that includes both threads; so the threads need no fence
+//     of system scope of their own.
 //   - Between two crossings a row of another part is written by one part alone: mirrors by the owner of their rows,
 //     places of an inbox by the part to which they are given.
 //   - Parts on MPI ranks cannot access each other's memory: at a crossing the master stores its words where the host reads
