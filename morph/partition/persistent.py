@@ -218,7 +218,9 @@ class PersistentProgram(LaunchOfAllParts):
             if self._table(graph, c[0])._refresh(c[1], self.program.bounds.get(c, "")):
                 self._synchronize()  # before a kernel of one part writes into others
         for slot in self.program.collections:
-            lists, count = self._objects(slot), sum(next(found))
+            lists, lengths = self._objects(slot), next(found)
+            if count := sum(lengths):
+                self.begin_at = lengths.index(max(lengths))
             for x in () if self.valid else lists:
                 x.expect_growth()
             for x in lists:
