@@ -1,7 +1,7 @@
 """BFS and a sweep over all edges, by choice of ``balance``.
 
 On an R-MAT graph (Chakrabarti, Zhan, Faloutsos 2004; a = 0.57, b = c = 0.19) with both directions
-of its edges, on one with as many edges and no hubs, a grid, and a star.  Every result is checked.
+of its edges, on a uniform graph with as many edges, a grid, and a star.  Every result is checked.
 """
 
 from __future__ import annotations

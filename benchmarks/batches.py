@@ -1,9 +1,10 @@
-"""Rates of edge batches: inserts, deletes, weight changes; and what static kernels then cost.
+"""Rates of edge batches (insert, delete, change weights), and times of static kernels after them.
 
-New edges have the ends of edges drawn at random, so that hubs get more.  Every batch is inserted,
-changed by id, and deleted by id (`--pairs`: by its ends), from NumPy or from device memory; the
-index of the graph, in both directions, is there before, and the checker holds it against the edges
-at the end (`--check`).  Times are of the whole call, until the device is idle.
+New edges have the ends of random edges, so the probability of a vertex is proportional to its
+degree.  Every batch is inserted, changed by id, and deleted by id (`--pairs`: by its ends), from
+NumPy or from device memory; the graph has an index in both directions before, which the checker
+compares with the edges at the end (`--check`).  Times are of the whole call, until the device is
+idle.
 """
 
 from __future__ import annotations

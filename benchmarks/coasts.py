@@ -1,8 +1,8 @@
 """Coastlines refined: triangles, narrow ones and the smallest angle, beside Triangle's.
 
 Against `pq` segments are split where angles need it, against `pqD` until the mesh is conforming
-Delaunay. Every mesh is judged. *Narrow* triangles, below the angle by more than rounding, are those
-between segments that meet in a small angle; *other* is how many there are for any other reason.
+Delaunay. Every mesh is checked. *Narrow* triangles, below the angle by more than rounding, are
+those between segments that meet in a small angle; *other* counts all others.
 Triangle runs in a process of its own: on hard inputs it may crash or never end.
 """
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: devices, medians, tables."""
+"""Shared by the benchmarks: devices, medians, tables."""
 
 from __future__ import annotations
 

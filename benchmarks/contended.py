@@ -2,11 +2,11 @@
 
     python benchmarks/contended.py --competitors 0 1 2 --repeat 15
 
-A competitor is a process that computes without end.  Calls on one thread and on as many as
-`morph.get_num_threads` says take turns in one process, so both meet the same load; times are
+A competitor is a process in an endless computation.  Calls on one thread and on
+`morph.get_num_threads` threads alternate in one process, so both have the same load; times are
 medians, in milliseconds.  ``ratio`` is the default's median beside that of one thread, ``mean`` the
-same of the sums of all calls.  ``load`` is what other processes of the machine took meanwhile, in
-cores, competitors not counted; by Linux, else 0.
+same of the sums of all calls.  ``load`` is the use of cores by other processes at that
+time, without competitors, as Linux reports it, else 0.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/distances.py rmat14 grid128 --device cpu --sources 64
 
 Inputs are named as `inputs` says.  A time is the median of --repeat runs on a graph that is on the
-device already; peers run once, NetworKit on all threads.  Answers are held against theirs.
+device already; peers run once, NetworKit on all threads.  Results are compared with theirs.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ later repairs need; of ranks `morph.pagerank`, with the same bound of the error)
 of a row all values are compared with recomputed ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
 says in how many batches each was.  A row is printed when it is measured.
-``--share 1`` never recomputes: so the crossover is seen, the share of affected points from which
-on a repair takes longer than recomputing.  It is printed at the end, and drawn by --plot.
+``--share 1`` never recomputes, which shows the crossover: the share of affected points above which
+a repair takes longer than recomputing.  It is printed at the end, and drawn by --plot.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
             for way, name in enumerate(("", "bfs ")) if theirs else ():
                 row[f"NetworKit {name}ms"] = statistics.median(t[way][0] for t in theirs) * 1e3
                 row[f"{name}right"] = f"{sum(t[way][1] for t in theirs)}/{len(theirs)}"
-            tell(row, rows)
+            print_row(row, rows)
             rows.append(row)
             row["points"] = {
                 name: [(d.affected / graph.n, x) for d, x in found if d.decision == "repaired"]
@@ -248,7 +248,7 @@ def split_of(updates: list[Any]) -> dict[str, float | str]:
     return {k: statistics.median(getattr(d, c) for d in updates) * 1e3 for k, c in parts.items()}
 
 
-def tell(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
+def print_row(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
     """Print a row as soon as there is one, below the names of its columns."""
     if not before or before[-1].keys() - {"points"} != row.keys():
         print("  ".join(name.rjust(10) for name in row), flush=True)

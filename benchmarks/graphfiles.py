@@ -1,4 +1,4 @@
-"""Graphs made and read: seconds, MB/s, and the peak of memory beside what the graph then holds.
+"""Construction and reading of graphs: seconds, MB/s, and peak memory beside the graph's memory.
 
     python benchmarks/graphfiles.py --scale 18
 

@@ -4,10 +4,10 @@
 
 Inputs are named as `inputs` says.  A time is the median of --repeat runs on a graph that is on the
 device already, compiling not included; one that takes more than 2 s is run once.  A ratio is how
-many times as long the peer takes.  Every answer is held against every peer's, and judged by
-`morph.validate`, of random sources the first's.  The floor is what has to pass through memory if
-every arc is read once, at the speed of copying large arrays, or, if that is more, as many steps of
-a fused program that do next to nothing as there are levels.
+many times as long the peer takes.  Every result is compared with every peer's, and checked by
+`morph.validate`, of random sources the first's.  The floor is the time to read every arc once at
+the bandwidth of copying large arrays, or, if that is more, the time of an almost empty step of a
+fused program for each level.
 """
 
 from __future__ import annotations

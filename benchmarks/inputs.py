@@ -1,9 +1,10 @@
-"""The graphs that algorithms are measured on, by name: made once, and kept in a folder.
+"""The input graphs of benchmarks, by name: made once, and kept in a folder.
 
 ``rmat18``: R-MAT with the parameters of Graph500, 2**18 points, 16 edges drawn for each, point 0
-the hub; ``uniform24``: 2**24 points, two edges drawn for each; ``grid2000``: 2000 x 2000 points.
-Weights are 1 to 255.  Any other name is the path of a graph file, with its own weights; one without
-gets weights 1 to 1000 hashed from the ends.  Every edge is there once, and both ways; no loops.
+of the largest degree; ``uniform24``: 2**24 points, two edges drawn for each; ``grid2000``: 2000 x
+2000 points.  Weights are 1 to 255.  Any other name is the path of a graph file, with its own
+weights; one without gets weights 1 to 1000 hashed from the ends.  Each edge has both arcs, once;
+no loops.
 """
 
 from __future__ import annotations

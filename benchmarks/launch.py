@@ -1,4 +1,4 @@
-"""What things cost before any work is done: import, first compile, compile from cache, a launch.
+"""Overheads: import, first compilation, compilation from the cache, a launch.
 
 With ``--tour``: the time and processor time of a process that calls 47 public functions once, with
 an empty cache of kernels ("cold") and with a full one ("warm").

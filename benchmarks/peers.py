@@ -1,9 +1,9 @@
 """The packages that are measured beside Morph, all behind one small interface.
 
-A peer is made of an `Input`, which is not timed; ``tasks`` then gives, by the algorithm's name, its
-ways to do it, the fastest of which counts.  A way has what is timed, a function of the source, and
-what makes of its result an answer that can be compared.  Every peer is asked for as little as it
-can be asked for: distances alone, where predecessors are not the subject.
+A peer is made from an `Input`, which is not timed; ``tasks`` maps an algorithm's name to its
+variants, the fastest of which counts.  A variant has the timed function of the source, and a
+function that converts its result for comparison.  Every peer computes as little as its interface
+allows: distances alone, where predecessors are not the subject.
 """
 
 from __future__ import annotations

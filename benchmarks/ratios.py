@@ -1,4 +1,4 @@
-"""A plot of how many times as long peers take: a row for each graph and algorithm, a log scale."""
+"""A plot of peers' times over Morph's: a row for each graph and algorithm, a log scale."""
 
 from __future__ import annotations
 

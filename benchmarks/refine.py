@@ -53,7 +53,7 @@ def domain(mesh: morph.Mesh):
     )
 
 
-def judge(mesh: morph.Mesh, fine: morph.Mesh) -> str:
+def area_error(mesh: morph.Mesh, fine: morph.Mesh) -> str:
     """Check every invariant of the refined mesh, and with Shapely that the domain is the same."""
     fine.check()
     before, after = domain(mesh), domain(fine)
@@ -109,7 +109,7 @@ def by_morph(mesh: morph.Mesh, angle: float, device: str, o, spent: list[float])
     return {"what": where, **best, "out": len(fine.triangles),
             "min angle": fine.quality().min_angle, "rounds": result.rounds,
             "unmet": sum(result.unmet.values()),
-            "area off by": judge(mesh.to("cpu"), fine) if o.check else "-"}  # fmt: skip
+            "area off by": area_error(mesh.to("cpu"), fine) if o.check else "-"}  # fmt: skip
 
 
 def main() -> None:
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("-q", type=float, nargs="+", default=[30], help="smallest angles")
     parser.add_argument("--device", nargs="+", default=["all"], help="cuda:0,cuda:1: of parts")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--check", action="store_true", help="judge every invariant exactly")
+    parser.add_argument("--check", action="store_true", help="check every invariant exactly")
     o = parser.parse_args()
     spent = loop_time()
     for n in o.n:

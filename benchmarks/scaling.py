@@ -1,4 +1,4 @@
-"""A cost model of programs on parts, fitted on rows of benchmarks, and what it says of more GPUs.
+"""A cost model of programs on parts, fitted on rows of benchmarks, and predictions for more GPUs.
 
 A program of S steps that visits V edges takes ``S b + V c`` on one device.  On parts it takes
 ``S b + s V (c + e) + K l + B / w``: one device has at most a share s of the edges, and a visit

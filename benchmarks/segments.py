@@ -6,7 +6,7 @@ triangulation, long and narrow triangles.
 
 Random graph: n random points; the segments are edges of the Delaunay triangulation of a few of
 them, and so cross edges of the triangulation of all points, but not one another.  Every mesh is
-held against the exact judge.
+checked exactly.
 """
 
 from __future__ import annotations

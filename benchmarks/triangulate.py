@@ -2,7 +2,7 @@
 
 Of Morph, *run* ends with triangles in tables on the device; *all* is from an array to a mesh
 of arrays.  The least of some runs each, in turns.
-The peers' triangulations must be the same; --check asks the exact judge of meshes.
+The peers' triangulations must be the same; --check validates meshes exactly.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--device", default="all")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--scipy", type=float, default=1e6, help="most points that SciPy is given")
-    parser.add_argument("--check", action="store_true", help="judge every invariant exactly")
+    parser.add_argument("--check", action="store_true", help="check every invariant exactly")
     o = parser.parse_args()
     rows = []
     for n in map(int, o.n):

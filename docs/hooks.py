@@ -124,7 +124,7 @@ def _reference(title: str, about: str, names: list[str]) -> tuple[str, str, str]
 
 def rejections() -> str:
     """The catalogue of compile-time errors, from the list that the tests read."""
-    text = (ROOT / "tests" / "rejections.txt").read_text()
+    text = (ROOT / "tests" / "language" / "rejections.txt").read_text()
     lines = ["# Errors of kernels", "", INTRODUCTION]
     for block in text.split("\n\n")[1:]:
         if block.startswith("## "):
@@ -139,7 +139,7 @@ def rejections() -> str:
 INTRODUCTION = """\
 Each construct that the language rejects, with the message of its `morph.LanguageError` and the
 hint that follows the message. The caret line shows the columns that the error reports. The list is
-`tests/rejections.txt`, of which the tests run every entry.
+`tests/language/rejections.txt`, of which the tests run every entry.
 """
 
 

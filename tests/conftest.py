@@ -1,4 +1,4 @@
-"""Markers for what a machine may lack, and how much Hypothesis tries."""
+"""Markers for missing hardware and packages, Hypothesis profiles, compiler options."""
 
 import gc
 import importlib.util
@@ -59,8 +59,8 @@ def mpi_starts() -> bool:
 
 # begun first, so that no worker is alone with one when the others have ended
 LONG = re.compile(
-    r"test_(golden|sm90|interrupts|dynamic|names|ranks|refine_inorder|parts_algorithms"
-    r"|parts_dynamic|solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion|warm)\.py"
+    r"test_(golden|sm90|interrupts|dynamic|names|ranks|refine_deterministic|parts_algorithms"
+    r"|parts_dynamic|sat_solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion|warm)\.py"
 )
 
 
@@ -102,22 +102,27 @@ def pytest_runtest_logfinish() -> None:
 
 # CI compiles with -O0, in half of the time, also in processes that tests start; but not for these
 AS_USERS_DO = re.compile(
-    r"test_(algorithms|build|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
+    r"test_(algorithms|toolchain|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
 )
 COMPUTING = re.compile(  # with -O1
-    r"test_(cli_sat|cliques|decimation|fixpoints|sat_parts|solve|surveys|triangulate_hard)\.py"
+    r"test_(cli_sat|cliques|decimation|fixpoints|sat_parts|sat_solve|surveys|triangulate_hard)\.py"
     r"|test_interrupts\.py::test_(triangulation|a_long_foreach|a_launch_of_another_thread)"
-    r"|test_refine_inorder\.py::test_cavities"
+    r"|test_refine_deterministic\.py::test_cavities"
     r"|test_examples\.py::test_gallery\[cpu-(complexity|sandpile)"
 )
+SUPPORT = Path(__file__).parent / "support"
 OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
-WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
+WITH_LAST = shlex.quote(str(SUPPORT / "with_last"))
 if os.environ.get("CI"):
     precompiled.install()
     # processes that tests start load NumPy in three quarters of the time without its threads
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+
+# processes that tests start import the same modules
+PATHS = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+os.environ["PYTHONPATH"] = os.pathsep.join(PATHS)
 
 records.enabled = False  # all that tests launch is compiled in their process
 
@@ -129,7 +134,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     full = as_users_do or item.get_closest_marker("gpu")
     # compiled once, nothing in the background
     os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if full else "quick")
-    precompiled.as_users_do = bool(as_users_do) and name != "test_build.py"  # it counts calls
+    precompiled.as_users_do = bool(as_users_do) and name != "test_toolchain.py"  # it counts calls
     if os.environ.get("CI") and COMPILER:
         level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(f'{name}::{item.name}')))} "
         os.environ["MORPH_CXX"] = ("" if as_users_do else level) + COMPILER

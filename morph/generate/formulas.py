@@ -19,6 +19,7 @@ from morph.partition.formula import DividedFormula
 from morph.partition.group import share_of
 from morph.partition.ranks import Ranks
 from morph.partition.transport import on_all
+from morph.runtime.device import device, require_free
 
 _PART = 1 << 15  # clauses drawn at once, to fit the cache; determines the formulas
 
@@ -55,6 +56,8 @@ def random_ksat(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    MemoryError
+        If the formula exceeds the free memory.
     PartError
         If the ranks of ``comm`` pass different arguments, or another rank has failed.
 
@@ -87,7 +90,9 @@ def random_ksat(
 
 def _drawn(k: int, n: int, m: int, seed: int, own: slice) -> Formula:
     """Draw a range of m clauses, which are drawn in parts with a stream each."""
-    literals = np.empty((own.stop - own.start, k), np.int32)
+    clauses = own.stop - own.start
+    require_free(device("cpu"), (4 * k + 8) * clauses, f"a formula of {clauses} {k}-clauses")
+    literals = np.empty((clauses, k), np.int32)
     start = 0
     for count, [bits] in streams(m, seed, 5, _PART):
         first, end = max(start, own.start), min(start + count, own.stop)
@@ -99,7 +104,6 @@ def _drawn(k: int, n: int, m: int, seed: int, own: slice) -> Formula:
             if not whole:
                 rows[...] = drawn[first - start : end - start]
         start += count
-    clauses = len(literals)
     return Formula(n, np.arange(clauses + 1, dtype=np.int64) * k, literals.reshape(-1))
 
 

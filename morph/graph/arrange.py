@@ -14,12 +14,11 @@ import numpy as np
 
 from morph.data.sorting import sort_words
 from morph.graph.adjacency import PART, count_keys
-from morph.runtime.device import Array, Device
+from morph.runtime.device import Array, Device, require_free
 
 GROUPS = 16
 LEAST = 1 << 21  # minimum of edges for sorting in groups
 _NO_GROUP = 255
-_EASY = 1 << 26  # bytes: smaller amounts are not compared with the free memory
 
 
 @dataclass(slots=True)
@@ -72,14 +71,7 @@ def require_memory(
         With the sizes, and the needed and free memory.
     """
     needed = bytes_needed(n, m, weight, arranged) - kept
-    if needed < _EASY:
-        return
-    free = device.free()
-    if free is not None and needed > free:
-        raise MemoryError(
-            f"a graph of {n} points and {m} edges takes up to {needed / 1e9:.3g} GB to make, and "
-            f"{device.name} has {free / 1e9:.3g} GB free"
-        )
+    require_free(device, needed, f"a graph of {n} points and {m} edges")
 
 
 def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -30,3 +31,13 @@ def deep() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 sys.setrecursionlimit(_before)
+
+
+def _forked() -> None:
+    """Reset the state in a child process, whose one thread may be in `deep`: the limit stays."""
+    global _lock, _inside
+    _lock, _inside = threading.Lock(), min(_inside, 1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -7,14 +7,22 @@ import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 
+from morph.language.arguments import truth
+
 _ON: ContextVar[bool] = ContextVar(
     "checked", default=os.environ.get("MORPH_CHECK", "") not in ("", "0")
 )
 
 
 def is_checked(check: bool | None = None) -> bool:
-    """Whether a launch is checked: by its argument, else the enclosing block, else MORPH_CHECK."""
-    return _ON.get() if check is None else bool(check)
+    """Whether a launch is checked: by its argument, else the enclosing block, else MORPH_CHECK.
+
+    Raises
+    ------
+    TypeError
+        If ``check`` is neither None nor True or False.
+    """
+    return _ON.get() if check is None else truth(check, "check")
 
 
 @contextlib.contextmanager
@@ -28,6 +36,8 @@ def checked(on: bool = True) -> Iterator[None]:
 
     Raises
     ------
+    TypeError
+        If ``on`` is not True or False.
     CheckError
         By a launch, if one of its items breaks a rule: an index out of range, a row that is None,
         deleted or nonexistent, ``pop()`` of an empty local collection, an integer overflow in an
@@ -38,7 +48,7 @@ def checked(on: bool = True) -> Iterator[None]:
     Blocks nest; a block applies to its own thread (and task of ``asyncio``).  ``MORPH_CHECK=1`` in
     the environment checks everything.  A checked program runs launch by launch.
     """
-    before = _ON.set(on)
+    before = _ON.set(truth(on, "on"))
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """Compiles the units of a public call in parallel, when the call begins and none is cached.
 
-``common_units.json``, which `tests/common_units.py` writes, has the descriptions of the units of
-common calls.  Other units are compiled when they are first launched.  Descriptions that name a
+``common_units.json``, written by `tests/support/common_units.py`, has the descriptions of the units
+of common calls.  Other units are compiled when they are first launched.  Descriptions that name a
 function or object that no longer exists are skipped.
 """
 
@@ -202,7 +202,7 @@ def _qualified_name(x: Any) -> Any:
 
 
 def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
-    """Return the contents of ``common_units.json``, which `tests/common_units.py` writes.
+    """Return the contents of ``common_units.json``, which `tests/support/common_units.py` writes.
 
     The unit has the key ``on_host`` if only the CPU (true) or only GPUs (false) launch it.
     """

@@ -15,7 +15,8 @@ from morph.runtime.arrays import Array, copy_to_host, imported, is_host
 from morph.runtime.backend import BACKENDS, Backend
 
 __all__ = [
-    "Array", "Device", "DeviceError", "device", "device_for", "get_device", "is_host", "set_device",
+    "Array", "Device", "DeviceError", "device", "device_for", "get_device", "is_host",
+    "require_free", "set_device",
 ]  # fmt: skip
 
 VARIABLE = "MORPH_DEVICE"
@@ -23,6 +24,7 @@ VARIABLE = "MORPH_DEVICE"
 
 
 BUFFER_ALIGN = 256  # bytes, of buffers in one block
+LEAST_CHECKED = 1 << 26  # bytes: smaller amounts are not compared with the free memory
 MOST_CONSTANTS = 1000  # arrays that a device keeps
 SHARED_BYTES = 1 << 24  # larger buffers are allocated one by one, so that each can be freed
 
@@ -129,6 +131,7 @@ class Device(Backend):
             if len(self._constants) >= MOST_CONSTANTS:
                 self._constants.clear()
             made = self.asarray(np.frombuffer(bytearray(data), np.uint8))
+            self.synchronize()  # another thread's stream may read it at once
             found = self._constants.setdefault(data, made)
         return found
 
@@ -300,3 +303,19 @@ def device_of(x: Any) -> Device:
     if not hasattr(x, "get"):  # not a CuPy array, which `asarray` would copy to the current GPU
         x = device("cuda").xp.asarray(x)
     return device(f"cuda:{x.device.id}")
+
+
+def require_free(device: Device, needed: int, made: str) -> None:
+    """Refuse to make an object that takes ``needed`` bytes and exceeds the free memory.
+
+    Raises
+    ------
+    MemoryError
+        With ``made``, the object's description, and the needed and free memory.
+    """
+    free = device.free() if needed >= LEAST_CHECKED else None
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"{made} takes up to {needed / 1e9:.3g} GB to make, and "
+            f"{device.name} has {free / 1e9:.3g} GB free"
+        )

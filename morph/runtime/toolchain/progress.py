@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -109,6 +110,15 @@ def _begin(name: str) -> None:
             _Compilers.done = done = threading.Event()
             _Compilers.thread = threading.Thread(target=_show, args=(done,), daemon=True)
             _Compilers.thread.start()
+
+
+def _forked() -> None:
+    """Reset the state in a child process, which has none of the threads."""
+    _Compilers.lock, _Compilers.thread, _Compilers.done = threading.Lock(), None, threading.Event()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _text() -> str:

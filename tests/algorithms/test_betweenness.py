@@ -1,0 +1,140 @@
+"""Betweenness with more shortest paths than float64 can count."""
+
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+from targets import everywhere, host
+
+import morph
+from morph import validate
+
+
+def exact(g, sources, endpoints=False):
+    """What each vertex carries, from sources, with paths counted by integers of any size."""
+    src, dst, _ = (None if a is None else host(a).tolist() for a in g.edge_list())
+    n = len(g.points)
+    nbrs = [[] for _ in range(n)]
+    for u, v in zip(src, dst, strict=True):
+        nbrs[u].append(v)
+    total = np.zeros(n)
+    for s in sources:
+        distance, paths, order = [-1] * n, [0] * n, [s]
+        distance[s], paths[s] = 0, 1
+        for u in order:
+            for v in nbrs[u]:
+                if distance[v] < 0:
+                    distance[v] = distance[u] + 1
+                    order.append(v)
+                if distance[v] == distance[u] + 1:
+                    paths[v] += paths[u]
+        carried = [0.0] * n
+        for u in reversed(order):
+            for v in nbrs[u]:
+                if distance[v] == distance[u] + 1:
+                    carried[u] += paths[u] / paths[v] * (1 + carried[v])  # rounded once
+            if u != s:
+                total[u] += carried[u] + endpoints
+        if endpoints:
+            total[s] += len(order) - 1
+    return total, max(paths)
+
+
+def chain(n, width, target):
+    """Each vertex joined to the next by parallel edges: width ** n paths."""
+    ends = np.arange(n).repeat(width)
+    return morph.Graph.from_edges(ends, ends + 1, device=target)
+
+
+def mixed(target):
+    """Diamonds, each of which doubles the paths, beside a bare way that has one: to one end."""
+    k = 1050
+    a = 3 * np.arange(k)
+    src, dst = [a, a, a + 1, a + 2], [a + 1, a + 2, a + 3, a + 3]
+    bare = np.concatenate([[0], np.arange(3 * k + 1, 5 * k)])
+    src.append(bare)
+    dst.append(np.concatenate([np.arange(3 * k + 1, 5 * k), [3 * k]]))
+    src, dst = np.concatenate(src), np.concatenate(dst)
+    return morph.Graph.from_edges(src, dst, directed=False, device=target)
+
+
+GRAPHS = {
+    "chain of 2": (lambda t: chain(*((560, 4) if t == "python" else (1100, 2)), t), [0, 40]),
+    # the interpreter takes a second for each thousand points, so its chains have more edges a pair
+    "chain of 300": (lambda t: chain(*((270, 14) if t == "python" else (130, 300)), t), [0, 1]),
+    "diamonds": (mixed, [0, 3150]),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("endpoints", [False, True])
+def test_counts_beyond_float64(target, name, endpoints):
+    make, sources = GRAPHS[name]
+    if (target, name, endpoints) == ("python", "diamonds", True):
+        pytest.skip("the interpreter takes 4 s, and has counted the ends of the chains")
+    g = make(target)
+    want, most = exact(g, sources, endpoints)
+    assert most > 2**1024
+
+    def run():
+        return host(morph.betweenness(g, sources, endpoints=endpoints).centrality)
+
+    for found in everywhere(target, run) if name == "chain of 300" else [run()]:
+        assert np.isfinite(found).all() and (found[want == 0] == 0).all()
+        rest = np.setdiff1d(np.flatnonzero(want > 0), sources)  # which are scaled otherwise
+        ratio = want[rest] / found[rest]
+        assert np.allclose(ratio, ratio[0], rtol=1e-11, atol=0)
+    found = morph.betweenness(g, sources, endpoints=endpoints).centrality
+    validate.betweenness(g, found, sources, endpoints=endpoints)
+    wrong = host(found).copy()
+    v = int(wrong.argmax())
+    wrong[v] *= 1.01
+    with pytest.raises(validate.WrongAnswer):
+        validate.betweenness(g, wrong, sources, endpoints=endpoints)
+
+
+def test_a_grid_of_many_paths():
+    """Counts of one level lie 300 orders of magnitude apart."""
+    g = morph.generate.grid(530, 530)
+    want, most = exact(g, [0])
+    assert most > 2**1024
+    found = morph.betweenness(g, [0, 3], normalized=False)
+    validate.betweenness(g, found.centrality, [0, 3], normalized=False)
+    found = morph.betweenness(g, [0], normalized=False, endpoints=True).centrality
+    assert np.allclose(found[1:] * 2 / len(g.points) - 1, want[1:], rtol=1e-11)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_scaled_counts_are_the_same(target, monkeypatch, directed, seed):
+    """Counting by scales from the first source on, with a unit that is soon exceeded."""
+    module = sys.modules["morph.algorithms.graph.betweenness"]
+    rng = np.random.default_rng(seed)
+    graph = nx.gnm_random_graph(14, 40, seed=seed, directed=directed)
+    ends = np.array(graph.edges).reshape(-1, 2).T
+    g = morph.Graph.from_edges(*ends, n=14, directed=directed, device=target)
+    for endpoints in (False, True):
+        want = nx.betweenness_centrality(graph, endpoints=endpoints)
+        want = [want[i] for i in range(14)]
+        plain = host(morph.betweenness(g, endpoints=endpoints).centrality)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "MOST", float(rng.integers(-1, 3)))
+            patch.setattr(module, "LARGE", 2.0)
+            patch.setattr(module, "UNIT", 0.25)
+            for kernel in vars(module).values():
+                getattr(kernel, "launches", {}).clear()
+            found = host(morph.betweenness(g, endpoints=endpoints).centrality)
+        for kernel in vars(module).values():
+            getattr(kernel, "launches", {}).clear()
+        assert np.allclose(plain, want)
+        assert np.allclose(found, want)
+
+
+def test_no_sources_give_zeros(target):
+    g = morph.generate.grid(3, 3, device=target)
+    for sources in ([], np.array([], np.int64), ()):
+        for how in ({}, {"normalized": False}, {"endpoints": True}):
+            found = morph.betweenness(g, sources, **how)
+            assert host(found.centrality).tolist() == [0.0] * 9 and found.sources.size == 0
+            validate.betweenness(g, found.centrality, sources, **how)

@@ -1,0 +1,215 @@
+"""The benchmarks of graph algorithms run on tiny inputs, and detect wrong results."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import morph
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Import a benchmark by name, as if it were run."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = [f.stem for f in FOLDER.glob("*.py")]
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def run(name, *arguments):
+        module = importlib.import_module(name)
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        return module
+
+    yield run
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_graphs_beside_peers(script, tmp_path, capsys):
+    road = tmp_path / "road.gr.gz"
+    road.write_bytes(gzip.compress(b"p sp 4 5\na 1 2 7\na 2 1 5\na 2 3 1\na 3 3 1\na 3 2 1\n"))
+    graphs = script("graphs")
+    options = ["--device", "cpu", "--repeat", "1", "--sources", "2", "--slow"]
+    options += ["--cache", str(tmp_path), "--plot", str(tmp_path / "ratios.png")]
+    graphs.main(["rmat5", "grid6", "uniform5", str(road), *options])
+    out = capsys.readouterr().out
+    for algorithm in graphs.CASES:
+        assert out.count(f" {algorithm} ") >= 4, out
+    assert "SciPy ms" in out and "NetworkX ms" in out and "sssp, 2 sources" in out
+    assert "WRONG" not in out
+    assert (tmp_path / "ratios.png").stat().st_size > 10000
+    made = (tmp_path / "grid6.npz").stat().st_mtime_ns
+    graphs.main(["grid6", "--only", "bfs", "--peers", "--validate", "0", *options])
+    assert (tmp_path / "grid6.npz").stat().st_mtime_ns == made
+    assert "beside no peer" in capsys.readouterr().out
+
+
+def test_changes_beside_peers(script, tmp_path, capsys):
+    options = ["--device", "cpu", "--sizes", "1", "20", "--repeat", "2", "--networkit"]
+    options += ["--cache", str(tmp_path), "--plot", str(tmp_path / "crossover.png")]
+    script("dynamic").main(["rmat7", "grid9", *options])
+    out = capsys.readouterr().out
+    for kind in ("insert", "near", "delete", "mix"):
+        assert out.count(f" {kind} ") == 4, out
+    assert (
+        "parts recompute" in out
+        and out.count("no repair took longer") + out.count("from a share") == 10
+    )
+    assert ("NetworKit ms" in out) == bool(importlib.util.find_spec("networkit"))
+    assert "WRONG" not in out
+    assert (tmp_path / "crossover.png").stat().st_size > 10000
+
+
+def test_wrong_answers_of_peers_are_reported(script, tmp_path, capsys):
+    graphs, peers = script("graphs"), script("peers")
+    way = peers.Way(lambda s: None, lambda found: np.zeros(36))
+    peers.PEERS["SciPy"] = ("scipy", lambda graph: {"bfs": [way]})
+    with pytest.raises(SystemExit, match="grid6, bfs, cpu: SciPy"):
+        graphs.main(["grid6", "--device", "cpu", "--repeat", "1", "--only", "bfs", "sssp",
+                     "--peers", "SciPy", "--cache", str(tmp_path)])  # fmt: skip
+    assert "WRONG" in capsys.readouterr().out
+
+
+def test_inputs(script, tmp_path):
+    inputs = script("inputs")
+    file = tmp_path / "ring.gr"
+    file.write_text("p tw 4 4\n1 2\n2 3\n3 4\n4 1\n")
+    ring = inputs.load(str(file), tmp_path)
+    assert ring.name == "ring" and ring.n == 4 and ring.arcs == 8
+    src, dst, weight = (part.tolist() for part in ring.once)
+    hashed = [(u * 2654435761 ^ v * 40503) % 1000 + 1 for u, v in zip(src, dst, strict=True)]
+    assert weight == hashed
+    again = inputs.load("rmat6", tmp_path), inputs.load("rmat6", tmp_path)
+    assert all(np.array_equal(getattr(again[0], x), getattr(again[1], x))
+               for x in ("offsets", "dst", "weight"))  # fmt: skip
+    assert len(again[0].sources(3)) == 3
+    with pytest.raises(SystemExit, match="neither a file"):
+        inputs.load("nothing", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [("bfs", "--side 9 --device cpu --repeat 1"), ("lines", ""),
+     ("balance", "--scale 5 --side 6 --device cpu --repeat 1"),
+     ("batches", "rmat6 --device cpu -b 1 20 --repeat 1 --check --pairs"),
+     ("location", "-n 50 -q 300 --device cpu --repeat 1"),
+     ("flows", "rmat5 grid6 sides5 bipartite9 --device cpu --repeat 1"),
+     ("distances", "rmat5 grid6 --device cpu --sources 3 --repeat 1")],
+)  # fmt: skip
+def test_others_run(script, name, options, capsys):
+    script(name, *options.split()).main()
+    assert "NO" not in capsys.readouterr().out
+
+
+def test_sat_beside_peers(script, capsys):
+    sat = script("sat")
+    options = ["--seeds", "1", "--device", "cpu", "--limit", "20"]
+    sat.main(["-n", "300", "--ratio", "3.5", "--peers", "pysat", "--phases", *options])
+    out = capsys.readouterr().out
+    assert "3-SAT 300 x 3.5" in out and " 1/1 " in out and "search " in out
+    assert "pysat" in out or importlib.util.find_spec("pysat") is None
+    assert len(sat.FALCON) == 7
+    sat.FALCON[:] = [(3, 300, 1050, 67, 46, 26, 23)]
+    sat.main(["--falcon", *options])
+    assert "Falcon K20c / SP" in capsys.readouterr().out
+
+
+def test_parts_beside_one_device(script, capsys, tmp_path):
+    rows = str(tmp_path / "rows")
+    options = ["--scale", "6", "--repeat", "1", "--rows", rows, "--devices", "cpu,cpu,cpu"]
+    script("partitions").main(options)
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 7 and "edges cut" in out and "NO" not in out
+    script("scaling").main([rows, "--hold-out", "9", "--scales", "30"])
+    out = capsys.readouterr().out
+    assert out.count("outlook") == 2 and "a crossing" in out
+
+
+def test_several_lists_of_devices(script, capsys):
+    script("partitions").main(
+        ["--scale", "6", "--repeat", "1", "--devices", "cpu,cpu", "cpu,cpu,cpu", "--no-steps"]
+    )
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 14 and out.count("edges cut") == 2 and "NO" not in out
+
+
+def test_graphs_made_in_parts(script, capsys):
+    script("large").main(["--scale", "7", "--sources", "2", "--permute"])
+    out = capsys.readouterr().out
+    assert out.count("from") == 6 and [x.split()[-1] for x in out.splitlines()[-2:]] == ["0", "0"]
+
+
+@pytest.mark.mpi
+def test_ranks_beside_one(script, capsys):
+    script("ranks").main(["--scale", "6", "--ranks", "1,2", "--repeat", "1"])
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 6 and "NO" not in out
+
+
+def test_table_of_falcon(script, capsys, monkeypatch):
+    module = script("falcon_xv")
+    monkeypatch.setattr(module, "PAPER", {("rmat6", "bfs"): (98765, 43210)})
+    module.main(["rmat6", "--places", "cpu,cpu", "cpu,python", "--repeat", "1", "--only", "bfs"])
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 2 and "NO" not in out and out.count("98,765") == 2
+    module.main(["rmat6", "--together", "cpu,cpu", "--repeat", "1", "--only", "bfs"])
+    assert " yes" in capsys.readouterr().out
+
+
+def test_cost_model(script):
+    """A fit to times of the model itself gives these, for another size, too."""
+    scaling = script("scaling")
+    fit = scaling.Fit(2e-6, 7e-6, 1e-11, {"pagerank": (1e-12, 2e-12, 3e-12), "steps": (0, 0, 0)})
+
+    def row(scale, parts):
+        arcs, copies = 32 << scale, scaling.mirrors(scale, 16, parts)
+        found = {
+            "program": "pagerank", "parts": parts, "points": 1 << scale, "share": 1.1 / parts,
+            "local": (1 << scale) / parts + copies, "visits": 20 * arcs, "steps": 40,
+            "crossings": 20, "bytes": 160 * copies,
+        }  # fmt: skip
+        one, seconds = scaling.predicted(fit, found)
+        return {**found, "one": one, "seconds": seconds}
+
+    idle = {**row(8, 2), "program": "steps", "visits": 0, "bytes": 0, "steps": 900}
+    idle["one"], idle["seconds"] = scaling.predicted(fit, idle)
+    found = scaling.fitted([idle, *(row(scale, p) for scale in (14, 18, 20) for p in (2, 4))])
+    wanted = row(26, 8)
+    seconds = scaling.predicted(found, wanted)
+    assert seconds == pytest.approx((wanted["one"], wanted["seconds"]), rel=1e-6)
+    net = scaling.Network(8, 5e-6, 5e10)
+    rows = scaling.outlook(fit, net, [30], [4, 1024])
+    assert all(r["ms"] > 0 for r in rows) and rows[0]["exchange %"] < rows[1]["exchange %"]
+
+
+def test_expected_mirrors(script):
+    g = morph.generate.rmat(12, 16, simple=False)
+    parts = morph.partition(g, ["cpu"] * 8, np.random.default_rng(0).integers(0, 8, len(g.points)))
+    mirrors = np.mean([s.mirrors for s in parts.statistics()])
+    assert mirrors == pytest.approx(script("scaling").mirrors(12, 16, 8), rel=0.05)
+
+
+def test_structure(script, tmp_path, capsys):
+    package = tmp_path / "morph"
+    for folder in (package / "data", package / "graph"):
+        folder.mkdir(parents=True)
+    (package / "data" / "table.py").write_text("def graph():\n    from morph.graph import csr\n")
+    device = "if device.kind == 'cuda':\n    import cupy\n"
+    (package / "graph" / "csr.py").write_text(f"from morph.data import table\n{device}")
+    script("structure", "--json", "--root", tmp_path).main()
+    found = json.loads(capsys.readouterr().out)
+    assert found["lines in morph/"] == 5 and found["packages in import cycles"] == 2
+    assert found["import cycles of modules"] == ["morph.data.table, morph.graph.csr"]
+    assert found["lazy import statements"] == found["lazy imports of the package"] == 1
+    assert found["comparisons of device kinds"] == {"morph/graph/csr.py": 1}
+    assert found["modules importing CuPy"] == ["morph/graph/csr.py"]
