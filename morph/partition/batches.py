@@ -27,7 +27,6 @@ from morph.partition.parts import (
     ChangedEdges,
     HostArray,
     Part,
-    Share,
     positions,
 )
 from morph.partition.replicated import TableOfParts

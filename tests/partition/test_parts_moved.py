@@ -91,7 +91,8 @@ RESULTS = "dist", "lows", "pairs", "count", "largest", "marked"
 
 def made(directed, m):
     rng = np.random.default_rng(3)
-    g = morph.Graph.from_edges(*rng.integers(0, N, (2, m)), np.arange(m) % 9, n=N, directed=directed)
+    ends = rng.integers(0, N, (2, m))
+    g = morph.Graph.from_edges(*ends, np.arange(m) % 9, n=N, directed=directed)
     kinds = {"low": u8, "pair": morph.vec(i32, 2), "level": i32}
     for name, kind in (kinds | dict.fromkeys(RESULTS, i32) | {"dist": f64}).items():
         g.points.add(name, kind)

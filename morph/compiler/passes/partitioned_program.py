@@ -107,8 +107,11 @@ def _described(m: ir.Mirrors) -> str:
 
 
 def derive_program(
-    unit: ir.Unit, graphs: Container[str], one_row: Container[str],
-    local: Container[str] = frozenset(), moved: bool = False,
+    unit: ir.Unit,
+    graphs: Container[str],
+    one_row: Container[str],
+    local: Container[str] = frozenset(),
+    moved: bool = False,
 ) -> PartitionedProgram:
     """Derive the unit with which the parts of a graph execute a program together.
 
