@@ -1,21 +1,20 @@
 // Programs that all parts of a graph execute together: crossings, mirrors, messages.
 //
 // A crossing is a barrier of all threads of all parts.  The threads of a part meet at their own barrier; the master
-// stores words into the mailbox of every part, and waits until the words of all parts have arrived in its own mailbox.
-// A mailbox holds, of each part and for the last two crossings, the word with which it arrived, on a line of its own, and
-// the words that it has published.
+// stores words into the mailbox of every part, and waits until all parts have arrived in its own mailbox.  A mailbox holds,
+// of each part and for the last two crossings, the number of the crossing with two bits, on a line of its own, and the words
+// that the part has published there.
 //
 // Invariants
-//   - The lines and words of part k in any mailbox are written by the master of part k alone.  The number of the crossing
-//     is a part of each of them, so nothing is reset, and a reader needs no order among them.  Those of odd and of even
-//     crossings have different places: a part arrives at crossing n + 2 after all parts have arrived at n + 1, and so have
-//     read the words of n.
+//   - The lines and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
+//     nothing is reset.  Those of odd and of even crossings have different places: a part arrives at crossing n + 2 after
+//     all parts have arrived at n + 1, and so have read the lines and words of n.
 //   - Stores of any thread before a crossing are visible to all threads of all parts after it.  They happen before the
 //     arrival of the thread's block (barrier of the block), before the master's arrival (the barrier word: release and
 //     acquire at the scope of the GPU), before the master's store of its line (a fence at the scope of the system), before
-//     the other master's load of it (the same), and before its threads' release (scope of the GPU).  Causality order is
-//     transitive, since each pair that synchronizes has a scope that includes both threads; so the threads need no fence
-//     of system scope of their own.
+//     the other master's load of it (an acquire at that scope), and before its threads' release (scope of the GPU).
+//     Causality order is transitive, since each pair that synchronizes has a scope that includes both threads; so the
+//     threads need no fence of system scope of their own.
 //   - Between two crossings a row of another part is written by one part alone: mirrors by the owner of their rows,
 //     places of an inbox by the part to which they are given.
 //   - Parts on MPI ranks cannot access each other's memory: at a crossing the master stores its words where the host reads
@@ -33,6 +32,7 @@ constexpr bool ON_RANKS = false;
 #endif
 constexpr i32 OWN_VALUES = ON_RANKS ? 2 : 1;     // the bits that follow; on ranks, which crossing it is
 enum : u64 { PART_FAILED = 1, PART_STOPS = 2 };  // an item of the part has failed; the part stops
+constexpr i32 OWN_BITS = 2;
 
 // A word of this part that other parts write, or of another part.
 template <class T> MORPH_FN T load_system(const T* p) {
@@ -44,13 +44,12 @@ template <class T> MORPH_FN void set_system(T* p, T x) {
     else store(p, x);
 }
 
-// In the mailbox `box` at a crossing: the word with which a part arrives, and the words that it has published.
-MORPH_FN u64* arrival_in(i64* box, i64 crossing, i32 part) {
+// In the mailbox `box` at a crossing: the line of a part, the word with which it arrives; and the words that it publishes.
+MORPH_FN u64* line_in(i64* box, i64 crossing, i32 part) {
     return (u64*)box + part * MAILBOX_LINE + i32(crossing & 1) * (MAILBOX_LINE / 2);
 }
-constexpr i32 SENT_WORDS = ON_RANKS ? 1 : 2;  // for each word
 MORPH_FN u64* published_in(i64* box, i64 crossing, i32 part) {
-    return (u64*)box + MOST_PARTS * MAILBOX_LINE + (i32(crossing & 1) * MOST_PARTS + part) * MOST_WORDS * SENT_WORDS;
+    return (u64*)box + MOST_PARTS * MAILBOX_LINE + (i32(crossing & 1) * MOST_PARTS + part) * MOST_WORDS;
 }
 template <class A> MORPH_FN i32 part_count(const A& a) { return i32(load_fixed(a.parts + PARTS_COUNT)); }
 template <class A> MORPH_FN i32 part_number(const A& a) { return i32(load_fixed(a.parts + PARTS_NUMBER)); }
@@ -62,16 +61,7 @@ template <class A> MORPH_FN i64* mailbox(const A& a, i32 part) {
 struct Published {
     i32 parts;
     const u64* first;
-    u32 tag;  // the number of the crossing
-    MORPH_FN u64 operator()(i32 part, i32 word) const {
-        const u64* at = first + (part * MOST_WORDS + word) * SENT_WORDS;
-        if constexpr (ON_RANKS) return load_system(at);
-        u64 low, high;
-        do {
-            low = load_system(at), high = load_system(at + 1);
-        } while (u32(low >> 32) != tag || u32(high >> 32) != tag);
-        return high << 32 | u32(low);
-    }
+    MORPH_FN u64 operator()(i32 part, i32 word) const { return load_system(first + part * MOST_WORDS + word); }
 };
 MORPH_FN u64 sum_of_parts(const Published& w, i32 word) {
     u64 sum = 0;
@@ -108,25 +98,27 @@ template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* 
         store(a.parts + PARTS_LEFT, 1);
         return PART_STOPS;
     }
-    fence_system();  // what was stored before is visible to those that see the words
-    for (i32 k = 0; k < parts; k++) {
+    for (i32 k = 0; k < parts && count > 1; k++) {
         u64* to = published_in(mailbox(a, k), crossing, own);
-        for (i32 i = 1; i < count; i++) {
-            set_system(to + 2 * i, u64(crossing) << 32 | u32(w[i]));
-            set_system(to + 2 * i + 1, u64(crossing) << 32 | w[i] >> 32);
-        }
-        if (k == own) continue;
-        u64* line = arrival_in(mailbox(a, k), crossing, own);
-        set_system(line, u64(crossing) << 2 | w[0]);
-        wake_part(a, line);
-    }
-    u64 bits = w[0];
-    for (i32 k = 0; k < parts && !(bits & PART_STOPS); k++) {
-        if (k == own) continue;
-        const u64 seen = await_part(a, arrival_in(mailbox(a, own), crossing, k), u64(crossing) << 2);
-        bits |= seen ? seen & 3 : u64(PART_STOPS);
+        for (i32 i = 1; i < count; i++) set_system(to + i, w[i]);
     }
     fence_system();
+    const u64 number = u64(crossing) << OWN_BITS;
+    for (i32 first = 0; first < parts; first += PARTS_AT_ONCE) {
+        i64* box[PARTS_AT_ONCE];
+        MORPH_UNROLL_ALL for (i32 k = 0; k < PARTS_AT_ONCE; k++) box[k] = mailbox(a, first + k);
+        MORPH_UNROLL_ALL for (i32 k = 0; k < PARTS_AT_ONCE; k++) {
+            if (first + k >= parts) break;
+            u64* line = line_in(box[k], crossing, own);
+            set_system(line, number | w[0]);
+            wake_part(a, line);
+        }
+    }
+    u64 bits = w[0];
+    u64* lines = line_in(mailbox(a, own), crossing, 0);
+    if (bits & PART_STOPS || !await_parts(a, lines, parts, number)) return PART_STOPS;
+    for (i32 k = 0; k < parts; k++)
+        if (k != own) bits |= acquire_system(lines + k * MAILBOX_LINE) & ((1 << OWN_BITS) - 1);
     return bits & PART_STOPS ? u64(PART_STOPS) : bits;
 }
 // By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
@@ -138,7 +130,7 @@ MORPH_FN bool cross(const A& a, const R& t, i32 step, bool failed, i32 count, co
     const bool resumed = left_at_crossing(a);
     const i64 crossing = load(a.parts + PARTS_CROSSINGS) + !resumed;
     if (stopped) return true;
-    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0), u32(crossing)};
+    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0)};
     u64 bits;
     if (resumed) {
         store(a.parts + PARTS_LEFT, 0);
@@ -153,7 +145,7 @@ MORPH_FN bool cross(const A& a, const R& t, i32 step, bool failed, i32 count, co
     }
     if (bits & PART_STOPS) stop_part(a, t);
     if (bits) return true;
-    combine(Published{all.parts, all.first + OWN_VALUES * SENT_WORDS, all.tag});
+    combine(Published{all.parts, all.first + OWN_VALUES});
     return false;
 }
 // At the end of a launch: another one may follow.
@@ -265,7 +257,7 @@ MORPH_OUTLINED void send_column(const A& a, i32 thread, i32 threads, const C col
     for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
         const i32 k = (r.own + i) % r.parts;
         const i64 from = r[ROUTE_SENT_BOUNDS + k], to = r[ROUTE_SENT_BOUNDS + k + 1];
-        if (const i32* at = r.rows(ROUTE_MIRROR_AT)) {
+        if (const i32* at = r.rows(ROUTE_MIRROR_AT)) {  // mirrors need not be consecutive
             const C theirs = column_in(a, column, peers, k);
             const i32* sent = r.rows(ROUTE_SENT);
             move_all<typename C::V>(
@@ -372,9 +364,9 @@ template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// If there are fewer mirrors than words of marks, if they lie in no order, or if the host sends rows, all are sent, and no
-// marks are read.  If at least
-// half of a warp's words have marks, it sends the rows of all its words, which is faster than word by word.
+// If there are fewer mirrors than words of marks, if they may lie in no order, or if the host sends rows, all are sent, and
+// no marks are read.  If at least half of a warp's words have marks, it sends the rows of all its words, which is faster
+// than word by word.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
     constexpr i32 GROUP = 8 * MARKED_ROWS;  // rows of a word

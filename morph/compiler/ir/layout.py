@@ -109,7 +109,7 @@ class Parts(IntEnum):
 
 
 MAILBOX_LINE = 16  # words between the crossing counters of two parts
-MAILBOX = MOST_PARTS * (MAILBOX_LINE + 4 * MOST_WORDS)  # words of a mailbox: see parts.h
+MAILBOX = MOST_PARTS * (MAILBOX_LINE + 2 * MOST_WORDS)  # words of a mailbox: see parts.h
 
 
 class Route(IntEnum):
