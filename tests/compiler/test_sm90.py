@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from pathlib import Path
 
 import pytest
 import sm90
@@ -81,8 +82,9 @@ def compile_all(seen, wanted):
         "test_static",
     ],
 )
-def test_language(units, name):
+def test_language(monkeypatch, units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "language")
     module = importlib.import_module(name)
     for kernel in launched(vars(module)).values():  # launches of the tests themselves
         kernel.launches.clear()
