@@ -109,6 +109,7 @@ MORPH_FN void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }  // after r
 MORPH_FN void publish() { __atomic_thread_fence(__ATOMIC_RELEASE); }  // before a relaxed store
 MORPH_FN void full_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 MORPH_FN void fence_system() { full_fence(); }
+MORPH_FN u64 acquire_system(const u64* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 
 // --- atomics --------------------------------------------------------------------------------------
 
@@ -596,8 +597,9 @@ struct Idle {
     }
 };
 
-// Waits at a crossing (parts.h) until another part has stored its number in `line`; returns false if the launch is to
-// stop.  The word behind it says whether this thread sleeps: soon, since there may be more parts than cores.
+#ifdef MORPH_PARTS
+// Waits at a crossing (parts.h) until a part's line is at least `number`; returns false if the launch is to stop.  The word
+// behind it says whether this thread sleeps: soon, since there may be more parts than cores.
 template <class A> MORPH_FN bool await_part(const A& a, u64* line, u64 number) {
     u64 seen;
     for (i32 spins = 0; (seen = load(line)) < number; spins++) {
@@ -609,9 +611,16 @@ template <class A> MORPH_FN bool await_part(const A& a, u64* line, u64 number) {
     }
     return true;
 }
+constexpr i32 PARTS_AT_ONCE = 1;
+template <class A> MORPH_FN bool await_parts(const A& a, u64* lines, i32 parts, u64 number) {
+    for (i32 k = 0; k < parts; k++)
+        if (!await_part(a, lines + k * MAILBOX_LINE, number)) return false;
+    return true;
+}
 template <class A> MORPH_FN void wake_part(const A&, u64* line) {
     if (__atomic_exchange_n((u32*)(line + 1), 0, __ATOMIC_SEQ_CST)) wake((u32*)line, 1);
 }
+#endif
 
 // --- the barrier of a team ------------------------------------------------------------------------
 

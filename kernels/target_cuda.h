@@ -161,6 +161,11 @@ MORPH_LOAD_SYSTEM(u64, u64, "=l", u64)
 MORPH_FN void store_system(u64* p, u64 x) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
 }
+MORPH_FN u64 acquire_system(const u64* p) {
+    u64 x;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
+    return x;
+}
 MORPH_FN void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 #endif
 
@@ -308,10 +313,20 @@ MORPH_FN bool time_to_poll() {
 }
 template <class A> MORPH_FN bool asked_to_stop(const A& a) { return *(volatile u32*)(a.barrier + STOP_WORD) != 0; }
 #ifdef MORPH_PARTS
-// Waits at a crossing (parts.h) until another part has stored its number; returns false if the launch is to stop.
-template <class A> MORPH_FN bool await_part(const A& a, const u64* line, u64 number) {
-    for (u32 spins = 1; load_system_word(line) < number; spins++)
-        if ((spins & 255) == 0 && asked_to_stop(a)) return false;
+// Waits at a crossing (parts.h) until the lines of all parts are at least `number`; returns false if the launch is to stop.
+// The loads of some lines are in flight at once.
+constexpr i32 PARTS_AT_ONCE = 4;
+template <class A> MORPH_FN bool await_parts(const A& a, const u64* lines, i32 parts, u64 number) {
+    for (i32 first = 0; first < parts; first += PARTS_AT_ONCE) {
+        for (u32 spins = 1;; spins++) {
+            u64 seen[PARTS_AT_ONCE], least = number;
+            MORPH_UNROLL_ALL for (i32 k = 0; k < PARTS_AT_ONCE; k++)
+                seen[k] = first + k < parts ? load_system_word(lines + (first + k) * MAILBOX_LINE) : number;
+            MORPH_UNROLL_ALL for (i32 k = 0; k < PARTS_AT_ONCE; k++) least = seen[k] < least ? seen[k] : least;
+            if (least == number) break;
+            if ((spins & 255) == 0 && asked_to_stop(a)) return false;
+        }
+    }
     return true;
 }
 template <class A> MORPH_FN void wake_part(const A&, u64*) {}

@@ -1,20 +1,20 @@
 // Programs that all parts of a graph execute together: crossings, mirrors, messages.
 //
 // A crossing is a barrier of all threads of all parts.  The threads of a part meet at their own barrier; the master
-// stores words into the mailbox of every part, and waits until the words of all parts have arrived in its own mailbox.
-// A mailbox holds the number of the last crossing at which each part arrived, each on a line of its own, and the words
-// of each part at the last two crossings.
+// stores words into the mailbox of every part, and waits until all parts have arrived in its own mailbox.  A mailbox holds,
+// of each part and for the last two crossings, the number of the crossing with two bits, on a line of its own, and the words
+// that the part has published there.
 //
 // Invariants
-//   - The line and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
-//     nothing is reset.  The words of odd and of even crossings have different places: a part arrives at crossing n + 2
-//     after all parts have arrived at n + 1, and so have read the words of n.
+//   - The lines and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
+//     nothing is reset.  Those of odd and of even crossings have different places: a part arrives at crossing n + 2 after
+//     all parts have arrived at n + 1, and so have read the lines and words of n.
 //   - Stores of any thread before a crossing are visible to all threads of all parts after it.  They happen before the
 //     arrival of the thread's block (barrier of the block), before the master's arrival (the barrier word: release and
-//     acquire at the scope of the GPU), before the master's store of its number (a fence at the scope of the system),
-//     before the other master's load of it (the same), and before its threads' release (scope of the GPU).  Causality
-//     order is transitive, since each pair that synchronizes has a scope that includes both threads; so the threads
-//     need no fence of system scope of their own.
+//     acquire at the scope of the GPU), before the master's store of its line (a fence at the scope of the system), before
+//     the other master's load of it (an acquire at that scope), and before its threads' release (scope of the GPU).
+//     Causality order is transitive, since each pair that synchronizes has a scope that includes both threads; so the
+//     threads need no fence of system scope of their own.
 //   - Between two crossings a row of another part is written by one part alone: mirrors by the owner of their rows,
 //     places of an inbox by the part to which they are given.
 //   - Parts on MPI ranks cannot access each other's memory: at a crossing the master stores its words where the host reads
@@ -32,6 +32,7 @@ constexpr bool ON_RANKS = false;
 #endif
 constexpr i32 OWN_VALUES = ON_RANKS ? 2 : 1;     // the bits that follow; on ranks, which crossing it is
 enum : u64 { PART_FAILED = 1, PART_STOPS = 2 };  // an item of the part has failed; the part stops
+constexpr i32 OWN_BITS = 2;
 
 // A word of this part that other parts write, or of another part.
 template <class T> MORPH_FN T load_system(const T* p) {
@@ -43,7 +44,10 @@ template <class T> MORPH_FN void set_system(T* p, T x) {
     else store(p, x);
 }
 
-// The words that a part has in the mailbox `box` at a crossing.
+// In the mailbox `box` at a crossing: the line of a part, the word with which it arrives; and the words that it publishes.
+MORPH_FN u64* line_in(i64* box, i64 crossing, i32 part) {
+    return (u64*)box + part * MAILBOX_LINE + i32(crossing & 1) * (MAILBOX_LINE / 2);
+}
 MORPH_FN u64* published_in(i64* box, i64 crossing, i32 part) {
     return (u64*)box + MOST_PARTS * MAILBOX_LINE + (i32(crossing & 1) * MOST_PARTS + part) * MOST_WORDS;
 }
@@ -94,21 +98,28 @@ template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* 
         store(a.parts + PARTS_LEFT, 1);
         return PART_STOPS;
     }
-    for (i32 k = 0; k < parts; k++) {
+    for (i32 k = 0; k < parts && count > 1; k++) {
         u64* to = published_in(mailbox(a, k), crossing, own);
-        for (i32 i = 0; i < count; i++) set_system(to + i, w[i]);
+        for (i32 i = 1; i < count; i++) set_system(to + i, w[i]);
     }
     fence_system();
-    for (i32 k = 0; k < parts; k++) {
-        u64* line = (u64*)mailbox(a, k) + own * MAILBOX_LINE;
-        set_system(line, u64(crossing));
-        wake_part(a, line);
+    const u64 number = u64(crossing) << OWN_BITS;
+    for (i32 first = 0; first < parts; first += PARTS_AT_ONCE) {
+        i64* box[PARTS_AT_ONCE];
+        MORPH_UNROLL_ALL for (i32 k = 0; k < PARTS_AT_ONCE; k++) box[k] = mailbox(a, first + k);
+        MORPH_UNROLL_ALL for (i32 k = 0; k < PARTS_AT_ONCE; k++) {
+            if (first + k >= parts) break;
+            u64* line = line_in(box[k], crossing, own);
+            set_system(line, number | w[0]);
+            wake_part(a, line);
+        }
     }
-    u64* arrived = (u64*)mailbox(a, own);
-    bool stop = w[0] & PART_STOPS;
-    for (i32 k = 0; k < parts && !stop; k++) stop = !await_part(a, arrived + k * MAILBOX_LINE, u64(crossing));
-    fence_system();
-    return stop ? u64(PART_STOPS) : or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 0);
+    u64 bits = w[0];
+    u64* lines = line_in(mailbox(a, own), crossing, 0);
+    if (bits & PART_STOPS || !await_parts(a, lines, parts, number)) return PART_STOPS;
+    for (i32 k = 0; k < parts; k++)
+        if (k != own) bits |= acquire_system(lines + k * MAILBOX_LINE) & ((1 << OWN_BITS) - 1);
+    return bits & PART_STOPS ? u64(PART_STOPS) : bits;
 }
 // By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
 // all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case, or
@@ -246,6 +257,15 @@ MORPH_OUTLINED void send_column(const A& a, i32 thread, i32 threads, const C col
     for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
         const i32 k = (r.own + i) % r.parts;
         const i64 from = r[ROUTE_SENT_BOUNDS + k], to = r[ROUTE_SENT_BOUNDS + k + 1];
+        if (const i32* at = r.rows(ROUTE_MIRROR_AT)) {  // mirrors need not be consecutive
+            const C theirs = column_in(a, column, peers, k);
+            const i32* sent = r.rows(ROUTE_SENT);
+            move_all<typename C::V>(
+                from * SIZE + thread, to * SIZE, threads,
+                [&](i64 j) { return column.get(load_fixed(sent + j / SIZE), j % SIZE); },
+                [&](i64 j, typename C::V x) { store(theirs.at(load_fixed(at + j / SIZE), j % SIZE), x); });
+            continue;
+        }
         send_rows<SIZE>(column, column_in(a, column, peers, k), r.rows(ROUTE_SENT), r[ROUTE_FIRST_MIRROR + k] - from,
                         from, to, thread, threads);
     }
@@ -344,8 +364,9 @@ template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// If there are fewer mirrors than words of marks, or the host sends rows, all are sent, and no marks are read.  If at least
-// half of a warp's words have marks, it sends the rows of all its words, which is faster than word by word.
+// If there are fewer mirrors than words of marks, if they may lie in no order, or if the host sends rows, all are sent, and
+// no marks are read.  If at least half of a warp's words have marks, it sends the rows of all its words, which is faster
+// than word by word.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
     constexpr i32 GROUP = 8 * MARKED_ROWS;  // rows of a word
@@ -355,7 +376,8 @@ MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 pe
     u64* words = (u64*)load_fixed(a.parts + marks);
     const i32* begin = (const i32*)load_fixed(a.parts + marks + 1);
     const i64 groups = (r[ROUTE_OWNED] + GROUP - 1) / GROUP;
-    if (r[ROUTE_SENT_BOUNDS + r.parts] <= groups || ON_RANKS) return spread_column<SIZE>(a, t, column, route, peers);
+    const bool all = r[ROUTE_SENT_BOUNDS + r.parts] <= groups || r[ROUTE_MIRROR_AT] || ON_RANKS;
+    if (all) return spread_column<SIZE>(a, t, column, route, peers);
     const i32 lane = lane_id();
     for (i64 g = t.thread; g - lane < groups; g += t.threads) {
         const u64 word = g < groups ? load(words + g) : 0;
@@ -408,7 +430,7 @@ template <class Op, i32 SIZE, class A, class R, class C>
 MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 peers) {
     typedef typename C::V V;
     const Route r(a, route);
-    const i32* sent = r.rows(ROUTE_SENT);
+    const i32 *sent = r.rows(ROUTE_SENT), *mirror_at = r.rows(ROUTE_MIRROR_AT);
     bool first_part = true;
     for (i32 k = 0; k < r.parts; k++) {
         const i64 from = r[ROUTE_SENT_BOUNDS + k], n = (r[ROUTE_SENT_BOUNDS + k + 1] - from) * SIZE;
@@ -418,7 +440,8 @@ MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 
         const C theirs = column_in(a, column, peers, k);
         const i64 first = r[ROUTE_FIRST_MIRROR + k];
         for (i64 j = t.thread; j < n; j += t.threads) {
-            const V x = load_system(theirs.at(first + j / SIZE, j % SIZE));
+            const i64 mirror = mirror_at ? load_fixed(mirror_at + from + j / SIZE) : first + j / SIZE;
+            const V x = load_system(theirs.at(mirror, j % SIZE));
             V* own = column.at(load_fixed(sent + from + j / SIZE), j % SIZE);
             if constexpr (IS_FLOAT<V>) store(own, Op::of(load(own), x));  // a part has one mirror of a row
             else fetch(Op(), own, x);
@@ -466,15 +489,18 @@ MORPH_FN void combine_copies(const A& a, R& t, const C& column, i64* meta, i32 p
 // The part that owns a row: an own row, or a mirror.
 struct Owners {
     i64 owned;
+    const u8* of_mirror;            // if they lie in no order
     i32 own, ends[MOST_PARTS - 1];  // of the mirrors of each part
-    explicit MORPH_FN Owners(const Route& r) : owned(r[ROUTE_OWNED]), own(r.own) {
+    explicit MORPH_FN Owners(const Route& r) : owned(r[ROUTE_OWNED]), of_mirror((const u8*)r[ROUTE_OWNER]), own(r.own) {
         MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS - 1; k++)
             ends[k] = i32(r[ROUTE_MIRRORS + min_of(k + 1, r.parts)]);
     }
     MORPH_FN i32 operator()(i64 row, i32 parts) const {
+        if (row < owned) return own;
+        if (of_mirror) return load_fixed(of_mirror + (row - owned));
         i32 k = 0;
         MORPH_UNROLL_ALL for (i32 j = 0; j < MOST_PARTS - 1; j++) k += j < parts - 1 && row >= ends[j];
-        return row < owned ? own : k;
+        return k;
     }
 };
 

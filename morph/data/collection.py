@@ -208,14 +208,13 @@ class Collection(Store):
         The device's counters are not fetched.  ``in_all`` is the number of entries on all parts, if
         the collection belongs to one part of a graph.
         """
-        counters: Any = self.meta if self.device.on_host else [0] * 8  # faster than an array
-        counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
-        counters[BUDGET] = self.capacity - n
+        made: Any = self.meta if self.device.on_host else np.zeros(8, np.int64)
+        capacity = self.capacity
+        made[COUNT], made[HEAD], made[CAPACITY], made[BUDGET] = n, 0, capacity, capacity - n
         if in_all is not None:
-            counters[GLOBAL] = in_all
-        made: np.ndarray[Any, Any] = np.asarray(counters, np.int64)
+            made[GLOBAL] = in_all
         object.__setattr__(self, "_host_counters", made)  # `Store.__setattr__` is for columns
-        return made
+        return made  # type: ignore[no-any-return]
 
     @property
     def empty(self) -> bool:

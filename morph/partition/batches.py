@@ -27,7 +27,6 @@ from morph.partition.parts import (
     ChangedEdges,
     HostArray,
     Part,
-    Share,
     positions,
 )
 from morph.partition.replicated import TableOfParts
@@ -487,6 +486,8 @@ def _of_local(parts: Any, k: int, changes: Changes) -> tuple[Resolved, Batch]:
 def _rows(part: Part, arcs: OwnedEdges) -> HostArray:
     """The rows of edges that a part has, int32."""
     assert part.changed is not None
+    if not arcs.ids.size:
+        return np.zeros(0, np.int32)
     rows, _, _ = _edges_from(part, np.unique(part.share("points").rows(arcs.src)))
     ids = part.changed.ids[rows]
     order = np.argsort(ids)
@@ -510,18 +511,10 @@ def _add_mirrors(parts: Any, k: int, arcs: OwnedEdges) -> int:
     if ids.size:
         _forget_mirrors(parts)
         points = part.graph.points
-        begin, column = len(points), {GLOBAL_ID: ids.astype(np.int32)}
-        rows = np.arange(share.owned, begin) if share.mirrors_at is None else share.mirrors_at
-        counts = np.diff(share.mirrors_of)
-        owner = np.append(np.repeat(np.arange(counts.size), counts), owner)
-        all_ids = np.append(share.mirror_ids, ids)
-        rows = np.append(rows, np.arange(begin, begin + ids.size))
-        order = np.lexsort((all_ids, owner))
-        bounds = np.searchsorted(owner[order], np.arange(counts.size + 1))
-        all_ids = all_ids[order].astype(np.int32)
-        share = Share(share.ids, share.owned, all_ids, bounds, None, rows[order])
+        begin, ids = len(points), ids.astype(np.int32)
+        share = share.with_mirrors(ids, owner, begin)
         try:
-            points.extend(ids.size, **column)
+            points.extend(ids.size, **{GLOBAL_ID: ids})
             part.shares["points"] = share
         except BaseException:
             if len(points) > begin:  # interrupted when the rows were there

@@ -154,6 +154,11 @@ class PartitionedGraph:
         return part.graph
 
     @property
+    def moved(self) -> bool:
+        """Whether rows may lie in no order: a batch has changed the graph, or added mirrors."""
+        return self.changes > 0 or self.points._routes.version > 1
+
+    @property
     def routes(self) -> Routes:
         """The routes between points and their mirrors."""
         return self.points._routes
@@ -324,8 +329,8 @@ class PartitionedGraph:
         devices = [self.devices[k] for k in self.here]
         if self.recorder is not None:
             return "a checkpoint records single launches"
-        if self.changes:
-            return "the graph has changed since it was divided"
+        if self.moved and len(devices) < len(self.devices):
+            return "the graph has changed since it was divided, and parts lie in several processes"
         if len(self.devices) > MOST_PARTS:
             return f"there are more than {MOST_PARTS} parts"
         if any(d.interprets for d in devices):

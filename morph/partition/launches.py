@@ -53,6 +53,11 @@ class LaunchOfOnePart(Launch):
 class LaunchOfAllParts(LaunchOnParts):
     """The launches of all parts for one program.
 
+    Attributes
+    ----------
+    begin_at : int
+        The GPU that is launched first: one with items, for which others wait at a crossing.
+
     Parameters
     ----------
     launches : list of LaunchOfOnePart
@@ -61,6 +66,8 @@ class LaunchOfAllParts(LaunchOnParts):
     locks : context manager
         Locks that a run holds, too.
     """
+
+    begin_at = 0
 
     def __init__(self, launches: list[LaunchOfOnePart], layout: PartsLayout, *locks: Any) -> None:
         self.launches, self.layout = launches, layout
@@ -119,7 +126,8 @@ class LaunchOfAllParts(LaunchOnParts):
                 if call.error is not None:
                     raise call.error
         else:
-            for p in self.launches:  # no call in between may wait for a device
+            # no call in between may wait for a device
+            for p in (*self.launches[self.begin_at :], *self.launches[: self.begin_at]):
                 p.start()
             if behind is not None:
                 behind()

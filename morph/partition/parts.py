@@ -86,6 +86,30 @@ class Share:
             position = np.where(position < 0, position, self.positions[np.maximum(position, 0)])
         return np.where(position < 0, k, np.searchsorted(self.mirrors_of, position, "right") - 1)
 
+    def with_mirrors(self, ids: HostArray, owner: HostArray, begin: int) -> Share:
+        """Return these rows and new mirrors, of ``owner``, whose local ids begin at ``begin``.
+
+        Their global ids, int32, ascend.
+        """
+        rows = self.mirrors_at
+        if rows is None:
+            rows = np.arange(self.owned, begin)
+        order = np.argsort(owner, kind="stable")
+        owner, new = owner[order], ids[order]
+        ends = np.searchsorted(owner, np.arange(self.mirrors_of.size))
+        at = [
+            first + self.mirror_ids[first:last].searchsorted(new[a:b])
+            for first, last, a, b in zip(
+                self.mirrors_of[:-1], self.mirrors_of[1:], ends[:-1], ends[1:], strict=True
+            )
+        ]
+        places = np.concatenate(at)
+        mirrors, rows = (
+            np.insert(old, places, more)
+            for old, more in ((self.mirror_ids, new), (rows, begin + order))
+        )
+        return Share(self.ids, self.owned, mirrors, self.mirrors_of + ends, None, rows)
+
     @cached_property
     def positions(self) -> HostArray:
         """The position of each mirror, in order of local ids, among ``mirror_ids``."""

@@ -30,6 +30,7 @@ from morph.launch.slots import Slots
 from morph.partition.graph import NUMBERED, PartitionedGraph
 from morph.partition.launches import LaunchOfAllParts, LaunchOfOnePart
 from morph.partition.messages import no_copy
+from morph.partition.objects import sizes_of
 from morph.partition.parts import DIVIDED
 from morph.partition.shared import shared_by, words_of_marks
 from morph.partition.transport import raise_together
@@ -85,6 +86,8 @@ class PersistentProgram(LaunchOfAllParts):
             raise NeedsSteps("no step needs another part")
         shared = shared_by(graph)
         self._graph, self.program, self.sizes = ref(graph), program, sizes
+        self.changes, self.moved = graph.changes, graph.moved
+        self.routed = -1  # version of the routes that were written
         self.objects = [ref(x) for x in objects.values()]
         self.numbers = [*graph.here]
         launches = []
@@ -98,13 +101,7 @@ class PersistentProgram(LaunchOfAllParts):
             launch.checked = latest.epoch
             launches.append(launch)
         super().__init__(launches, layout, graph._lock)
-        self.marks = {
-            (slot, column): [
-                p.device.zeros(words_of_marks(len(x)) + 1, np.uint64)
-                for p, x in zip(self.launches, self._objects(slot), strict=True)
-            ]
-            for slot, column in layout.marks
-        }
+        self.marks = {c: self._new_marks(c[0]) for c in layout.marks}
         self.bits: dict[tuple[str, str], list[Any]] = {}
         for slot, column in layout.bits:
             sizes = [x.size for x, _ in shared.mirrored(graph, self._objects(slot)[0].name)]
@@ -115,6 +112,8 @@ class PersistentProgram(LaunchOfAllParts):
         self.crossings = 0  # of the latest launches; `_write` starts at 0 again
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
+        if self.moved:
+            self._refuse_moved()
 
     @property
     def text(self) -> str:
@@ -125,7 +124,7 @@ class PersistentProgram(LaunchOfAllParts):
     def fits(self) -> bool:
         """Whether the unit still fits the objects and the captured values, and may be launched."""
         graph = self._graph()
-        if graph is None or graph.changes or graph.recorder is not None:
+        if graph is None or graph.recorder is not None or graph.moved != self.moved:
             return False
         if any([x() is None for x in self.objects]):
             return False
@@ -146,12 +145,14 @@ class PersistentProgram(LaunchOfAllParts):
         """
         graph = self._graph()
         assert graph is not None
-        values = [
-            p._values((*args, *more), where)
-            for p, more in zip(self.launches, self.sizes, strict=True)
-        ]
         with self.held:
             self._refuse_nested()
+            if self.moved:
+                self._follow(graph)
+            values = [
+                p._values((*args, *more), where)
+                for p, more in zip(self.launches, self.sizes, strict=True)
+            ]
             shared = shared_by(graph)
             shared.begin()
             self._prepare(graph)
@@ -172,6 +173,33 @@ class PersistentProgram(LaunchOfAllParts):
         """The objects of all parts in a slot."""
         return [p.refs[slot]() for p in self.launches]
 
+    def _new_marks(self, slot: str) -> list[Any]:
+        """Allocate the marks of the rows of a table on each part."""
+        return [
+            p.device.zeros(words_of_marks(len(x)) + 1, np.uint64)
+            for p, x in zip(self.launches, self._objects(slot), strict=True)
+        ]
+
+    def _refuse_moved(self) -> None:
+        """Refuse what needs mirrors in order, after the graph has changed."""
+        if self.localises:
+            raise NeedsSteps("the graph has changed, and messages contain points")
+        if any([self._objects(slot)[0].name == "edges" for slot in self.layout.routes]):
+            raise NeedsSteps("the graph has changed, and parts exchange values of edges")
+
+    def _follow(self, graph: PartitionedGraph) -> None:
+        """Bring sizes and memory up to date after batches of changes of the graph."""
+        if self.routed != graph.points._routes.version:
+            self.valid = False
+        if self.changes == graph.changes:
+            return
+        self.changes = graph.changes
+        self.sizes = [sizes_of(k, graph, self.program.hidden) for k in graph.here]
+        for c, arrays in self.marks.items():
+            needed = [words_of_marks(len(x)) for x in self._objects(c[0])]
+            if any([a.size <= n for a, n in zip(arrays, needed, strict=True)]):
+                self.marks[c], self.valid = self._new_marks(c[0]), False
+
     def _prepare(self, graph: PartitionedGraph) -> None:
         """Bring objects and argument blocks up to date."""
         if not all([p._current() for p in self.launches]):
@@ -190,7 +218,9 @@ class PersistentProgram(LaunchOfAllParts):
             if self._table(graph, c[0])._refresh(c[1], self.program.bounds.get(c, "")):
                 self._synchronize()  # before a kernel of one part writes into others
         for slot in self.program.collections:
-            lists, count = self._objects(slot), sum(next(found))
+            lists, lengths = self._objects(slot), next(found)
+            if count := sum(lengths):
+                self.begin_at = lengths.index(max(lengths))
             for x in () if self.valid else lists:
                 x.expect_growth()
             for x in lists:
@@ -299,11 +329,14 @@ class PersistentProgram(LaunchOfAllParts):
         self.crossings = 0
         shared, layout = shared_by(graph), self.layout
         found = self._addresses()
+        self.routed = graph.points._routes.version
         for slot, at in layout.routes.items():
             route = shared.route(graph, self._objects(slot)[0].name)
             found[:, at : at + Route.WORDS] = route
         for (slot, column), at in layout.marks.items():
-            begins = shared.marked(graph, self._objects(slot)[0].name)
+            begins = self.marks[slot, column]  # if mirrors lie in no order, it is not read
+            if not self.moved:
+                begins = shared.marked(graph, self._objects(slot)[0].name)
             arrays = zip(self.launches, self.marks[slot, column], begins, strict=True)
             found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
         for (slot, column), at in layout.bits.items():

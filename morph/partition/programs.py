@@ -48,8 +48,6 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
     try:
         if why := graph.why_by_steps():
             raise NeedsSteps(why)
-        if any(isinstance(x, TableOfParts) for x in flat(call.args)):
-            raise NeedsSteps("each part has rows of its own in a table")
     except NeedsSteps as why:
         lookup.accept(call.what, of_part(call.args, graph.here[0]))
         return BySteps(str(why), len(graph.devices) > MOST_PARTS)
@@ -76,11 +74,14 @@ def _derived_program(
     )
     graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
     on_ranks = len(graph.here) < len(graph.devices)
-    one = frozenset(slot for slot, x in slots.objects.items() if has_one_row(x))
-    programs, key = _programs.setdefault(compiled, {}), (one, on_ranks)
+    own = [x.local(k) for x in flat(call.args) if isinstance(x, TableOfParts)]
+    local = frozenset(s for s, x in slots.objects.items() if any(x is t for t in own))
+    one = frozenset(s for s, x in slots.objects.items() if has_one_row(x) and s not in local)
+    programs, key = _programs.setdefault(compiled, {}), (one, local, on_ranks, graph.moved)
     if key not in programs:
         try:
-            program = derive_program(replace(compiled.unit, ranks=on_ranks), graphs, one)
+            unit = replace(compiled.unit, ranks=on_ranks)
+            program = derive_program(unit, graphs, one, local, graph.moved)
             programs[key] = program, derived_unit(compiled, program.unit, program.hidden, call)
         except (NeedsSteps, LanguageError) as error:
             programs[key] = getattr(error, "problem", str(error))
@@ -90,6 +91,9 @@ def _derived_program(
     return *known, slots
 
 
-# by the unit on one device, by the tables that have one row, and whether the parts are on ranks
-_Known = dict[tuple[frozenset[str], bool], tuple[PartitionedProgram, Compiled] | str]
+# by the unit on one device, by the tables of one row and those whose rows differ between parts, and
+# by whether the parts are on ranks, and mirrors may lie in no order
+_Known = dict[
+    tuple[frozenset[str], frozenset[str], bool, bool], tuple[PartitionedProgram, Compiled] | str
+]
 _programs: WeakMap[Compiled, _Known] = WeakMap()

@@ -41,16 +41,21 @@ class Routes:
         By column, for each part j of this process and each part k, the values at k's mirrors of
         j's rows: only what differs from them is sent.  On one machine all values are sent, which is
         faster than to compare them, and nothing is known.
+    version : int
+        Increases whenever mirrors have been added.
     """
 
-    __slots__ = ("_bounds", "_mirrors", "_picked", "_positions", "_sent", "known", "table")
+    __slots__ = (
+        "_bounds", "_mirrors", "_picked", "_positions", "_sent", "known", "table", "version",
+    )  # fmt: skip
 
     def __init__(self, table: Any) -> None:
-        self.table = table
+        self.table, self.version = table, 0
         self.changed()
 
     def changed(self) -> None:
         """Find the routes again at their next use: mirrors have been added."""
+        self.version += 1
         self._sent: dict[int, list[Array]] | None = None
         self._picked: dict[int, list[Array]] = {}
         self._mirrors: dict[int, list[slice | Array]] = {}

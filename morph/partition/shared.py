@@ -40,8 +40,8 @@ class Shared:
 
     def __init__(self, devices: Sequence[Any], here: range) -> None:
         self._devices = {k: devices[k] for k in here}
-        self._routes: dict[str, np.ndarray[Any, Any]] = {}
-        self._arrays: list[Any] = []  # whose addresses routes have
+        # by table: the state for which they hold, the words, and arrays whose addresses these have
+        self._routes: dict[str, tuple[Any, np.ndarray[Any, Any], list[Any]]] = {}
         self._marked: dict[str, list[Any]] = {}
         self._mirrored: dict[str, list[tuple[Any, Any]]] = {}
         self._boxes: dict[Any, Collection] = {}
@@ -148,27 +148,55 @@ class Shared:
         If the parts lie in several processes, rows for others go to an array in the order of those
         sent, so the first mirror in each part is the first of these.
         """
-        if name not in self._routes:
-            table, count = graph.tables[name], len(graph.devices)
-            here, found = graph.here, np.zeros((len(graph.here), Route.WORDS), np.int64)
-            rows = table._routes.sent
-            homes = graph.transport.exchange({k: [[a] for a in rows[k]] for k in here})
-            for row, (k, device) in zip(found, self._devices.items(), strict=True):
-                share, own = table._share(k), rows[k]
-                mirrored = [device.asarray(a) for (a,) in homes[k]]
-                with device.active():
-                    sent, home = map(device.xp.concatenate, (own, mirrored))
-                self._arrays += [sent, home]
-                row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
-                row[Route.OWNED] = share.owned
-                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum([0, *(a.size for a in own)])
-                first = row[Route.SENT_BOUNDS :][:count].tolist()
-                if len(here) == count:
-                    first = [x.owned + int(x.mirrors_of[k]) for x in map(table._share, here)]
-                row[Route.FIRST_MIRROR :][:count] = first
-                row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
-            self._routes[name] = found
-        return self._routes[name]
+        table = graph.tables[name]
+        state = table._routes.version, graph.moved
+        known = self._routes.get(name)
+        if known is None or known[0] != state:
+            known = self._routes[name] = state, *self._new_route(graph, table)
+        return known[1]
+
+    def _new_route(
+        self, graph: PartitionedGraph, table: Any
+    ) -> tuple[np.ndarray[Any, Any], list[Any]]:
+        """Make the words of `route`, and the arrays of which these have the addresses."""
+        here, count, arrays = graph.here, len(graph.devices), list[Any]()
+        found = np.zeros((len(here), Route.WORDS), np.int64)
+        rows = table._routes.sent
+        homes = graph.transport.exchange({k: [[a] for a in rows[k]] for k in here})
+        for row, (k, device) in zip(found, self._devices.items(), strict=True):
+            share, own = table._share(k), rows[k]
+            mirrored = [device.asarray(a) for (a,) in homes[k]]
+            with device.active():
+                sent, home = map(device.xp.concatenate, (own, mirrored))
+            if graph.moved:
+                home, *more = self._moved(graph, table, k, home)
+                row[[Route.MIRROR_AT, Route.OWNER]] = [*map(device.pointer, more)]
+                arrays += more
+            arrays += [sent, home]
+            row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
+            row[Route.OWNED] = share.owned
+            row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum([0, *(a.size for a in own)])
+            first = row[Route.SENT_BOUNDS :][:count].tolist()
+            if len(here) == count:
+                first = [x.owned + int(x.mirrors_of[k]) for x in map(table._share, here)]
+            row[Route.FIRST_MIRROR :][:count] = first
+            row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
+        return found, arrays
+
+    def _moved(self, graph: PartitionedGraph, table: Any, k: int, home: Any) -> tuple[Any, ...]:
+        """For mirrors that may lie in no order: `Route.HOME`, `Route.MIRROR_AT` and `Route.OWNER`.
+
+        ``home`` is in the order of routes.
+        """
+        share, device = table._share(k), self._devices[k]
+        here = [x.mirrors_from(k) for x in map(table._share, graph.here)]
+        at = [np.arange(x.start, x.stop) if isinstance(x, slice) else x for x in here]
+        owner = np.repeat(np.arange(len(at), dtype=np.uint8), np.diff(share.mirrors_of))
+        owner = owner if share.mirrors_at is None else owner[share.positions]
+        mirror_at, owner = map(device.asarray, (np.concatenate(at).astype(np.int32), owner))
+        positions = table._routes.positions(k)
+        with device.active():
+            return home if positions is None else home[positions], mirror_at, owner
 
     def marked(self, graph: PartitionedGraph, name: str) -> list[Any]:
         """For each part here, where the rows of each mark begin among those sent, by receiver.

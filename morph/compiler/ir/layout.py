@@ -121,7 +121,11 @@ class Route(IntEnum):
     SENT_BOUNDS = 3  # index in `SENT` of the first row of each part, and the end
     FIRST_MIRROR = 12  # the first mirror, in each part, of rows of this part
     MIRRORS = 20  # the first mirror, in this part, of rows of each part, and the end
-    WORDS = 29
+    # If mirrors may lie in no order since the graph has changed, else 0: addresses of the mirrors
+    # of the rows `SENT` in other parts (i32), and, by mirror, of the part that owns its row (u8).
+    MIRROR_AT = 29
+    OWNER = 30
+    WORDS = 31
 
 
 class Equal(IntEnum):

@@ -107,7 +107,11 @@ def _described(m: ir.Mirrors) -> str:
 
 
 def derive_program(
-    unit: ir.Unit, graphs: Container[str], one_row: Container[str]
+    unit: ir.Unit,
+    graphs: Container[str],
+    one_row: Container[str],
+    local: Container[str] = frozenset(),
+    moved: bool = False,
 ) -> PartitionedProgram:
     """Derive the unit with which the parts of a graph execute a program together.
 
@@ -117,21 +121,29 @@ def derive_program(
         The unit of the program.
     graphs, one_row : set of str
         The slots of the partitioned graphs, and of tables of one row.
+    local : set of str
+        The slots of tables whose rows differ between parts, as in `derive`.
+    moved : bool
+        Whether mirrors may lie in no order, since the graph has changed.
 
     Raises
     ------
     NeedsSteps, LanguageError
         If the program has to be executed launch by launch.
     """
-    return _Program(unit, graphs, one_row).derived()
+    return _Program(unit, graphs, one_row, local, moved).derived()
 
 
 class _Program:
     """The derivation of one program."""
 
-    def __init__(self, unit: ir.Unit, graphs: Container[str], one_row: Container[str]) -> None:
-        self.unit, self.graphs, self.one_row = unit, graphs, one_row
-        self.rows = Ownership(unit, graphs, unit.funcs)
+    def __init__(
+        self, unit: ir.Unit, graphs: Container[str], one_row: Container[str],
+        local: Container[str], moved: bool,
+    ) -> None:  # fmt: skip
+        self.unit, self.graphs, self.one_row, self.local = unit, graphs, one_row, local
+        self.moved = moved
+        self.rows = Ownership(unit, graphs, unit.funcs, local)
         self.known = {f.name: f for f in unit.funcs}
         self.funcs: dict[str, ir.Func] = {}
         self.stores = {s.slot: s for s in unit.stores}
@@ -192,7 +204,7 @@ class _Program:
                 stores=tuple(self.stores.values()),
                 funcs=tuple(f for f in self.unit.funcs if f.name in names),
             ),
-            self.graphs,
+            self.graphs, self.local,
         )  # fmt: skip
         if found.copies:
             raise NeedsSteps("a step uses points by their number")
@@ -274,7 +286,7 @@ class _Program:
 
         It is an expression of the program, with the same value in all parts.
         """
-        if unit.ranks:  # no part writes to memory of another
+        if unit.ranks or self.moved:  # no part writes to memory of another; bits have an order
             return None
         (step,) = unit.blocks[0].steps
         assert isinstance(step, ir.Foreach)
