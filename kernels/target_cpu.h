@@ -164,6 +164,7 @@ MORPH_FN i32 block_id() { return 0; }
 MORPH_FN i32 block_count() { return 1; }
 MORPH_FN i64 warp_id() { return 0; }
 template <class T> MORPH_FN i64 warp_of_section(const T&, i64 warp, i64) { return warp; }
+constexpr bool AGGREGATES = false;
 MORPH_FN u32 active_lanes() { return 1; }
 MORPH_FN i32 first_lane(u32) { return 0; }
 MORPH_FN void sync_warp() {}

@@ -256,11 +256,14 @@ MORPH_FN i32 block_id() { return SINGLE_BLOCK ? 0 : blockIdx.x; }
 MORPH_FN i32 block_count() { return SINGLE_BLOCK ? 1 : gridDim.x; }
 // Numbers of a block's warps are far apart, so that few items, or adjacent heavy ones, are spread over all blocks.
 MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * block_count() + block_id(); }
-#ifdef MORPH_QUICK  // functions are called, not inlined: lanes of several calls would be active together
-MORPH_FN u32 active_lanes() { return 1u << lane_id(); }
+// Whether the active lanes of a warp add with one atomic.  Not in a quick cubin: its functions are called, not inlined,
+// so lanes of several calls would be active together.
+#ifdef MORPH_QUICK
+constexpr bool AGGREGATES = false;
 #else
-MORPH_FN u32 active_lanes() { return __activemask(); }
+constexpr bool AGGREGATES = true;
 #endif
+MORPH_FN u32 active_lanes() { return __activemask(); }
 MORPH_FN i32 first_lane(u32 lanes) { return __ffs(lanes) - 1; }
 MORPH_FN void sync_warp() { __syncwarp(); }
 MORPH_FN u32 ballot(u32 lanes, i32 x) { return __ballot_sync(lanes, x); }
@@ -446,12 +449,13 @@ MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }
 
 // Adds the counts (not negative) of all active lanes with one atomic, or subtracts them; returns to each lane the value
 // before its own part.  In two steps, so that several additions can overlap.
-#ifdef MORPH_SINGLE_BLOCK  // few lanes add: less code
+#if defined(MORPH_SINGLE_BLOCK) || defined(MORPH_QUICK)  // one lane adds: less code
 struct AggregatedAdd {
     i64 old;
     MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) {
-        asm volatile("atom.relaxed.cta.global.add.u64 %0, [%1], %2;"
-                     : "=l"(old) : "l"(p), "l"(i64(count) * sign) : "memory");
+        if constexpr (!SINGLE_BLOCK) old = native_fetch((Plus*)nullptr, p, i64(count) * sign);
+        else asm volatile("atom.relaxed.cta.global.add.u64 %0, [%1], %2;"
+                          : "=l"(old) : "l"(p), "l"(i64(count) * sign) : "memory");
     }
     MORPH_FN i64 value() const { return old; }
     MORPH_FN i32 row() const { return i32(old); }
@@ -480,6 +484,10 @@ struct AggregatedAdd {
 #endif
 // The same without the value.
 MORPH_FN void add_up(i64* p, i32 count) {
+    if constexpr (!AGGREGATES) {
+        native_fetch((Plus*)nullptr, p, i64(count));
+        return;
+    }
     u32 mask = active_lanes();
     u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
     if ((threadIdx.x & 31) == __ffs(mask) - 1) native_fetch((Plus*)nullptr, p, i64(low) + (i64(high) << 16));

@@ -172,13 +172,16 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
         else fetch(Plus(), p, T(v));
         return;
     }
-    u32 mask = active_lanes();
-    u64 x = u64(v), sum = add_lanes(mask, u32(x) & 0x3ffffff);
-    if (or_lanes(mask, u32(x >> 26) | u32(x >> 58))) {
-        sum += u64(add_lanes(mask, u32(x >> 26) & 0x3ffffff)) << 26;
-        sum += u64(add_lanes(mask, u32(x >> 52))) << 52;
+    u64 x = u64(v), sum = x;
+    if constexpr (AGGREGATES) {
+        u32 mask = active_lanes();
+        sum = add_lanes(mask, u32(x) & 0x3ffffff);
+        if (or_lanes(mask, u32(x >> 26) | u32(x >> 58))) {
+            sum += u64(add_lanes(mask, u32(x >> 26) & 0x3ffffff)) << 26;
+            sum += u64(add_lanes(mask, u32(x >> 52))) << 52;
+        }
+        if (lane_id() != first_lane(mask)) return;
     }
-    if (lane_id() != first_lane(mask)) return;
     if constexpr (WHICH < MOST_TOTALS && !SINGLE_BLOCK) {
         Total& total = totals()[WHICH];
         u32 low = u32(sum), high = u32(sum >> 32) + (fetch(Plus(), &total.low, low) > ~low);

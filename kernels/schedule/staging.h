@@ -31,6 +31,11 @@ MORPH_FN void stage(const A& a, const I& it, Reservation& reservation, const E& 
         e.write(a, it, Slots(E::meta(a, it), 1, reservation).first());
         return;
     }
+    if constexpr (!AGGREGATES) {
+        staged<E>()[fetch(Plus(), &staged_count<E>(), 1)] = e;
+        reservation -= 1;
+        return;
+    }
     u32 mask = active_lanes();
     i32 leader = first_lane(mask), first = 0;
     if (lane_id() == leader) first = fetch(Plus(), &staged_count<E>(), popcount(mask));

@@ -5,9 +5,9 @@ and the frontier has many edges, each unvisited vertex searches for a neighbour 
 
 High-diameter graphs have small levels, whose time is dominated by barriers.  On these, up to 32
 levels are relaxed asynchronously (label correction, ``ahead``) until all their distances are exact;
-the vertices of the last level are the next frontier.  If a distance was lowered twice, predecessors
-are checked, and if they are inconsistent, a final pass over the edges recomputes them.  One launch.
-Work: O(n + m), with dense levels often less than m.
+the vertices of the last level are the next frontier.  If predecessors are then inconsistent, a
+final pass over the edges recomputes them.  One launch.  Work: O(n + m), with dense levels often
+less than m.
 """
 
 from __future__ import annotations
@@ -80,14 +80,10 @@ def is_farther(t, level):
 
 
 @kernel
-def relax(p, limit, then, far, conflict):
+def relax(p, limit, then, far):
     level = p.dist + 1
     for t in p.outnbrs:
-        before = atomic_min(t.dist, level)
-        if before > level:
-            t.predecessor = p.id  # race: as in `visit`
-            if before < INFINITY:
-                conflict.set()
+        if visit(p, t, level):
             if level < limit:
                 then.add(t)
             else:
@@ -115,7 +111,7 @@ def search(s, now, then, far, conflict, cutoff):
         if level >= DEEP and size * WIDE <= len(s.graph.points) and not now.empty:
             level = min(level, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
-                foreach(now, relax, level, then, far, conflict, ahead=then)
+                foreach(now, relax, level, then, far, ahead=then)
                 now, then = then, now
                 then.clear()
             now, far = far, now
@@ -125,11 +121,10 @@ def search(s, now, then, far, conflict, cutoff):
             size = edge_map(s, now, then, size, level)
             now, then = then, now
     if level > DEEP:
-        if conflict.take():  # some distance was lowered twice
-            foreach(s.graph.points, check_parent, s.graph, conflict)
-            if conflict.take():
-                foreach(s.graph.points, set_parent,
-                        where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
+        foreach(s.graph.points, check_parent, s.graph, conflict)
+        if conflict.take():
+            foreach(s.graph.points, set_parent,
+                    where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
     return level
 
 
