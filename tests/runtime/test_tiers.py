@@ -2,8 +2,8 @@
 
 import errno
 import os
-import re
 import pty
+import re
 import shlex
 import shutil
 import signal
