@@ -1,15 +1,12 @@
 """Markers for missing hardware and packages, Hypothesis profiles, compiler options."""
 
 import gc
-import importlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import precompiled
@@ -79,21 +76,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
     items.sort(key=lambda item: not LONG.match(item.path.name))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
-    """Let the second worker of xdist compile the tests' modules from the last to the first.
-
-    The first worker begins at the other end, so each compiles half of them, not all.
-    """
-    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        for file in sorted(Path(__file__).parent.glob("*/test_*.py"), reverse=True):
-            if str(file.parent) not in sys.path:
-                sys.path.append(str(file.parent))
-            with suppress(Exception, pytest.skip.Exception):  # raised again when it is collected
-                importlib.import_module(file.stem)
-    return (yield)
 
 
 gc.disable()  # collections of garbage are a third of the time in which tests are collected
