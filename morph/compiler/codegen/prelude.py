@@ -8,19 +8,13 @@ from pathlib import Path
 from morph.compiler.ir import layout
 
 HEADERS = """core/scalars layout target core/types core/half core/math core/atomics
-             storage/column schedule/team calls storage/store storage/collection schedule/single
+             storage/column schedule/team storage/store storage/collection schedule/single
              storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
              schedule/reservation schedule/search schedule/balance schedule/asynchronous
              schedule/sweep schedule/tiles schedule/launch schedule/queue
              schedule/deterministic""".split()
 # replaces "target"
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
-# replaces "calls": in a quick cubin the functions that follow are called, which is less code
-CALLS = """#if defined(__CUDACC__) && defined(MORPH_QUICK)
-#undef MORPH_FN
-#define MORPH_FN __device__ __noinline__
-#endif
-"""
 
 
 @cache
@@ -47,7 +41,6 @@ def prelude(
     texts = {h.stem: h.read_text() for h in files()}
     texts["layout"] = layout.header(checked, rebuilds, bool(parts))
     texts["target"] = TARGETS.format(**texts)
-    texts["calls"] = CALLS
     found = [texts[Path(h).name] for h in HEADERS]
     if checked:
         found = ["#define MORPH_CHECKED", *found, texts["check"]]
