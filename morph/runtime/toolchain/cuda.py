@@ -32,8 +32,8 @@ from morph.runtime.toolchain.runner import UNUSABLE
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
 
 # behind the other flags: no function is inlined, which takes a tenth of the time for long texts.
-# With some inlined ("mid") results are wrong: ptxas takes lanes behind a call as converged, and drops
-# synchronisations of the warp that are not in functions of their own
+# With some inlined ("mid") results are wrong: ptxas takes lanes behind a call as converged, and
+# drops synchronisations of the warp that are not in functions of their own
 QUICK = "--Ofast-compile=max", "-DMORPH_QUICK"
 QUICK_FROM = 12, 9  # the version of NVRTC that knows them
 
