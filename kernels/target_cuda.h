@@ -257,7 +257,7 @@ MORPH_FN i32 block_count() { return SINGLE_BLOCK ? 1 : gridDim.x; }
 // Numbers of a block's warps are far apart, so that few items, or adjacent heavy ones, are spread over all blocks.
 MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * block_count() + block_id(); }
 // Whether the active lanes of a warp add with one atomic.  Not in a quick cubin: its functions are called, not inlined,
-// so lanes of several calls would be active together.
+// so `__activemask()` may have lanes of different calls, whose additions to different counters would be combined.
 #ifdef MORPH_QUICK
 constexpr bool AGGREGATES = false;
 #else
@@ -447,9 +447,10 @@ struct SlotCache {  // of a CPU's thread
 };
 MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }
 
-// Adds the counts (not negative) of all active lanes with one atomic, or subtracts them; returns to each lane the value
+// Adds the counts (not negative) of all active lanes with one atomic (in a single block or a quick cubin with one for
+// each lane), or subtracts them; returns to each lane the value
 // before its own part.  In two steps, so that several additions can overlap.
-#if defined(MORPH_SINGLE_BLOCK) || defined(MORPH_QUICK)  // one lane adds: less code
+#if defined(MORPH_SINGLE_BLOCK) || defined(MORPH_QUICK)  // each lane adds by itself
 struct AggregatedAdd {
     i64 old;
     MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) {

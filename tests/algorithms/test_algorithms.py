@@ -61,7 +61,7 @@ def test_mst_leaves_out_arcs_whose_reverse_comes_first(target, monkeypatch):
             assert not mst._holds_edges_twice(g)
 
 
-def test_mst_looks_at_the_lightest_of_random_sparse_edges_first(monkeypatch):
+def test_mst_processes_the_lightest_of_random_sparse_edges_first(monkeypatch):
     """Edges between neighbours, and those of a few large vertices, are looked at all together."""
     n, make = 1 << 18, morph.generate
     random = make.uniform(n, 2 * n, seed=3, weight=(1, 99), device="cpu")
@@ -73,6 +73,19 @@ def test_mst_looks_at_the_lightest_of_random_sparse_edges_first(monkeypatch):
         assert len(mst._bands(g, 0, 100)) == bands, g
     found = morph.mst(random)
     assert found.edges.tolist() == want.edges.tolist() and found.weight == want.weight
+
+
+def test_mst_ignores_weights_of_deleted_edges(target):
+    """Also where most weights of the sample are NaN."""
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(0, 10, (2, 400))
+    weight = np.full(400, np.nan)
+    weight[:15] = 1
+    g = morph.Graph.from_edges(src, dst, weight=weight, n=10, device=target)
+    g.edges.delete(np.flatnonzero(np.isnan(host(g.edges.weight[:]))))
+    want = morph.connected_components(g).number
+    assert morph.mst(g).components == want < 10
+
 
 
 def test_mst_of_extreme_weights(target):

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from every_unit import forget_launches
 
 import morph
 from morph import Graph
@@ -48,6 +49,7 @@ import sys
 import morph
 from morph.launch import binding, compilation  # imported here, so that its calls can be counted
 import kernels
+from every_unit import forget_launches
 {before}
 compiled = []
 old = compilation.compile_unit
@@ -323,6 +325,7 @@ def test_common_units_are_recorded(name, monkeypatch):
     units = decoded(morph.device("cpu"))[name]
     make, options = CALLS[name]
     call = make(**options)
+    forget_launches()
     monkeypatch.setattr(ahead, "_begun", set())
     monkeypatch.setattr(binding, "_compiled", {})
     used = []

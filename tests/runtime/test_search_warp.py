@@ -21,6 +21,8 @@ STUBS = """
 #include <ucontext.h>
 #define MORPH_FN inline
 #define MORPH_UNROLL_ALL
+#define MORPH_UNROLL
+constexpr int MOST_UNROLLED = 16;
 typedef int i32;
 typedef long long i64;
 typedef unsigned u32;

@@ -93,6 +93,7 @@ class Interrupting:
     def find_spec(self, name, *_):
         if name == {module!r}:
             os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 sys.meta_path.insert(0, Interrupting())
 sys.argv = ["morph", "info"]
 from morph.cli import main

@@ -69,6 +69,13 @@ def launched(names: Mapping[str, Any]) -> dict[str, Kernel | Program]:
     return {n: x for n, x in (found | dict(names)).items() if isinstance(x, Kernel | Program)}
 
 
+def forget_launches() -> None:
+    """Delete the launches of the package's kernels that earlier tests of the process have made."""
+    for module in modules():
+        for kernel in launched(vars(module)).values():
+            kernel.launches.clear()
+
+
 def graphs() -> None:
     """Algorithms on graphs, by types of weights, and of sources."""
     weight = np.array([3, 1, 2, 5], np.int32)

@@ -56,9 +56,6 @@ INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 12  # nodes of the fi
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
 VISITS_INSIDE_CPU = False  # whether the launch for a single query visits nodes, as on a GPU
-# one block of a GPU begins the search for a query in a graph of up to so many arcs, and all blocks
-# continue once it has visited so many nodes: a barrier of the block takes a tenth of the grid's
-BLOCK_ARCS, BLOCK_NODES = 1 << 14, 1 << 5
 NARROW_NODES = 1 << 8  # of searches of the first candidates, which prove no bound
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
@@ -398,18 +395,16 @@ class OneQueryTables(SetTables):
         visits, depth, swapped = int(self.visits_inside), sizes[1] + 1, False
         statics = visits, self.words if visits else 0
         x = Limits(vertex, *sizes, *degrees, self.words, most_degrees, NARROW_NODES)
-        by_block = visits and len(self.tables.graph.edges) <= BLOCK_ARCS
-        limit, reported = BLOCK_NODES if by_block else self.node_limit(self.words), 0
-        run, most = decide.alone if by_block else decide, max(most_degrees, 1)
+        limit, reported = self.node_limit(self.words), 0
+        most = max(most_degrees, 1)
         start, given = clock.monotonic(), self.arguments(most, depth, limit, swapped)
-        while run(given, x, *statics) == VISIT:
-            run, x = decide, x._replace(best=-1)  # continue
+        while decide(given, x, *statics) == VISIT:
+            x = x._replace(best=-1)  # continue
             if visits:
                 nodes = int(self.counters.nodes)
                 report(nodes)
                 reported += nodes
-                limit = max(self.next_limit(limit, self.words, start), self.node_limit(self.words))
-                swapped = not swapped
+                limit, swapped = self.next_limit(limit, self.words, start), not swapped
                 start, given = clock.monotonic(), self.arguments(most, depth, limit, swapped)
                 late = start >= end
             else:

@@ -47,7 +47,8 @@ INFINITY = 2**31 - 1
 LIMIT = 2**62 - 1  # flows are smaller, so that the sum of an arc and its reverse fits int64
 VISIT = 6  # work per vertex, in arcs
 PULSE = 2000  # work per pulse, mostly of its barriers
-DEEP, WIDE, AT_ONCE = 16, 100, 32  # as in `bfs`: when a search expands how many levels in one step
+# from level DEEP on, a frontier of at most 1 / WIDE of the vertices expands AT_ONCE levels at once
+DEEP, WIDE, AT_ONCE = 16, 100, 32
 
 
 class Flow(NamedTuple):

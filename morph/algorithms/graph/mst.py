@@ -7,9 +7,9 @@ depend on the order of execution.  If each edge is stored as two arcs of equal w
 from the smaller vertex id is read: it also has the smaller arc id, so the other one never wins.
 Edges inside a component leave the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  If
 there are many edges, the lightest few per vertex are processed first: most others are then inside a
-component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  So are the
-lightest of a large sparse graph whose edges have random ends: otherwise most edges would join
-different components up to the last round, and be read, with random accesses, in all of them.  At
+component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  The
+lightest edges of a large sparse graph with random ends are also processed first: otherwise most
+edges would join different components up to the last round, and be read in all rounds.  At
 most log2 n rounds of O(n + m), mostly O(m) in all.
 """
 
@@ -274,7 +274,7 @@ def _holds_edges_twice(graph: Graph) -> bool:
 
 
 def _bands(graph: Graph, least: Any, most: Any) -> list[tuple[Any, Any]]:
-    """Give the ranges of weights to look at one after another; they may overlap at a weight."""
+    """Return the ranges of weights to process in turn; they may overlap at a weight."""
     weight, few = graph.edges.weight.array, FIRST_EDGES * len(graph.points)
     if weight.size <= 2 * few:
         if not _has_random_ends(graph):
@@ -284,6 +284,8 @@ def _bands(graph: Graph, least: Any, most: Any) -> list[tuple[Any, Any]]:
         sample = graph.device.to_host(weight[_sampled(graph)])
     k = SAMPLE * few // weight.size
     between = np.partition(sample, k)[k]
+    if not least <= between <= most:  # the weight of a deleted edge, which may be NaN
+        return [(least, most)]
     return [(least, between), (between, most)]
 
 
@@ -298,7 +300,7 @@ def _sampled(graph: Graph) -> Any:
 
 
 def _has_random_ends(graph: Graph) -> bool:
-    """Whether a graph is large, and its edges join points far apart, few of them the same ones."""
+    """Whether a graph is large, and the ends of sampled edges are distant and mostly distinct."""
     n, on_host = len(graph.points), graph.device.on_host
     least = RANDOM_POINTS if on_host else RANDOM_POINTS_ON_GPU
     if n < least or len(graph.edges) < SPARSE * n:
