@@ -34,9 +34,9 @@ def deep() -> Iterator[None]:
 
 
 def _forked() -> None:
-    """Reset the state in a child process, whose one thread may be in `deep`: the limit stays."""
-    global _lock, _inside
-    _lock, _inside = threading.Lock(), min(_inside, 1)
+    """Replace the lock in a forked child; its thread may be in `deep`, so the limit stays."""
+    global _lock
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Every kernel in the tests of the language compiles for sm_90, with no GPU in sight.
+"""Every kernel in the tests of the language compiles for sm_90 without a GPU.
 
 The tests run on the CPU; the very texts of their launches are then given to NVRTC.  Kernels of the
 package and of the examples: `test_golden`.

@@ -152,7 +152,7 @@ def colouring(graph: Graph, seed: int = 0) -> Colouring:
     columns: dict[str, Any] = {"key": (i64, 0), "used": (u64, 0), "first": (i64, 0)}
     columns |= {"waiting": (i32, 0), "further": (i32, 0)}
     with workspace(graph, "colouring", make, color=(i32, -1), **columns) as objects:
-        words = objects[0]  # one end of an edge is a predecessor of the other
+        words = objects[0]  # an edge has one predecessor, so m // 64 words suffice
         words.extend(max(len(graph.edges) // WINDOW + 1 - len(words), 0))
         color_rounds(graph, u64(seed % 2**64), *objects)
         (color,) = results(graph, "color")

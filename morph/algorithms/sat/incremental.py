@@ -130,7 +130,13 @@ class Solver:
         _refuse_limit("conflicts", budget)
 
     def prop_budget(self, budget: int = -1) -> None:
-        """Refuse a limit of propagations, as `conf_budget`."""
+        """Refuse a limit of propagations.
+
+        Raises
+        ------
+        NotImplementedError
+            Unless it is negative, which is no limit.
+        """
         _refuse_limit("propagations", budget)
 
     def get_status(self) -> bool | None:
@@ -214,6 +220,7 @@ def _literals(given: Iterable[int], name: str) -> list[int]:
 
 
 def _refuse_limit(unit: str, most: int) -> None:
+    """Raise NotImplementedError unless a limit is negative, which is none."""
     if most >= 0:
         raise NotImplementedError(
             f"a limit of {shown(most)} {unit} is not supported: solve_limited(time=SECONDS) is"

@@ -89,7 +89,8 @@ def compiling(name: str) -> Iterator[None]:
     finally:
         with _Compilers.lock:
             _Compilers.ended = time.monotonic()
-            _Compilers.running.remove(name)
+            if name in _Compilers.running:  # not in a child forked since
+                _Compilers.running.remove(name)
             thread = None if _Compilers.running else _Compilers.thread
             if thread is not None:
                 _Compilers.thread = None
@@ -113,8 +114,10 @@ def _begin(name: str) -> None:
 
 
 def _forked() -> None:
-    """Reset the state in a child process, which has none of the threads."""
+    """Reset the state in a forked child, which has none of the threads that compile or show."""
     _Compilers.lock, _Compilers.thread, _Compilers.done = threading.Lock(), None, threading.Event()
+    _Compilers.names.clear()
+    _Compilers.running.clear()
 
 
 if hasattr(os, "register_at_fork"):
