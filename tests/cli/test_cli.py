@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from every_unit import forget_launches
+from every_unit import forget_units
 
 from morph.cli import COMMANDS, main
 from morph.runtime.device import DeviceError, device
@@ -184,8 +184,7 @@ def test_info_on_a_machine_without_a_compiler(monkeypatch, tmp_path):
 
 
 def test_without_a_compiler(monkeypatch):
-    forget_launches()
-    monkeypatch.setattr("morph.launch.binding._compiled", {})  # what earlier tests compiled
+    forget_units(monkeypatch)
     monkeypatch.setenv("MORPH_CXX", "/no/such/compiler")
     result = morph("refine", MESHES / "square", "-q", 20, "--device", "cpu")
     assert result.exit_code == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sm90
-from every_unit import launched, modules
+from every_unit import forget_units, launched
 
 from morph.compiler.codegen.unit import entry, prelude_of
 from morph.compiler.frontend import program
@@ -48,11 +48,7 @@ def units(monkeypatch):
 
     monkeypatch.setattr(binding.Compiled, "binary", spy)
     monkeypatch.setattr(program, "inlined", inlined)
-    monkeypatch.setattr(binding, "_compiled", {})
-    monkeypatch.setattr(importlib.import_module("morph.launch.sections"), "_programs", {})
-    for module in modules():
-        for what in launched(vars(module)).values():
-            monkeypatch.setattr(what, "launches", {})
+    forget_units(monkeypatch)
     return seen
 
 
@@ -87,7 +83,7 @@ def test_language(monkeypatch, units, name):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "language")
     module = importlib.import_module(name)
     for kernel in launched(vars(module)).values():  # launches of the tests themselves
-        kernel.launches.clear()
+        kernel.launches.clear(), kernel.units.clear()
     tests = [f for n, f in vars(module).items() if n.startswith("test_")]
     for test in (f for f in tests if "target" in f.__code__.co_varnames):
         marks = [m for m in getattr(test, "pytestmark", ()) if m.name == "parametrize"]

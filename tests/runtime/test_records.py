@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from every_unit import forget_launches
+from every_unit import forget, forget_units
 
 import morph
 from morph import Graph
@@ -49,7 +49,6 @@ import sys
 import morph
 from morph.launch import binding, compilation  # imported here, so that its calls can be counted
 import kernels
-from every_unit import forget_launches
 {before}
 compiled = []
 old = compilation.compile_unit
@@ -141,13 +140,13 @@ def test_numbers_of_classes_and_modules(monkeypatch, tmp_path):
         return int(t.x[0]), len(made)
 
     assert run() == (11, 1) and run() == (11, 1)
-    binding._compiled.clear(), add.launches.clear()
+    forget(add)
     assert run() == (11, 1)  # its record
     constant.step = 3
     assert run() == (16, 2)
     monkeypatch.setattr(values, "ONE", 2)
     assert run() == (17, 3)
-    binding._compiled.clear(), add.launches.clear()
+    forget(add)
     monkeypatch.setattr(values, "ONE", 1)
     constant.step = 2
     assert run() == (11, 3)
@@ -262,10 +261,8 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     """Also of a program, whose IR is made again when it is needed."""
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
     monkeypatch.setattr(records, "enabled", True)
-    monkeypatch.setattr(binding, "_compiled", {})
+    forget_units(monkeypatch)
     program = sys.modules["morph.algorithms.graph.bfs"].search
-    monkeypatch.setattr(program, "launches", {})
-    monkeypatch.setattr(program, "units", {})
     monkeypatch.setattr(ahead, "_begun", {("bfs", "cpu")})
     g = Graph.from_edges([0, 1], [1, 2], device="cpu")
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
@@ -274,9 +271,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     found = records.UnitRecorder(made.recorder.key, set()).find()
     assert vars(found.outline) == vars(made.outline) and found.text == made.text
     assert found.getters == made.getters
-    binding._compiled.clear()
-    program.launches.clear()
-    program.units.clear()
+    forget(program)
     g.kept.clear()
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
     again = program._latest().compiled
@@ -325,9 +320,8 @@ def test_common_units_are_recorded(name, monkeypatch):
     units = decoded(morph.device("cpu"))[name]
     make, options = CALLS[name]
     call = make(**options)
-    forget_launches()
+    forget_units(monkeypatch)
     monkeypatch.setattr(ahead, "_begun", set())
-    monkeypatch.setattr(binding, "_compiled", {})
     used = []
 
     def compiled_now(description, slots, recorder, old=binding._compiled_now):

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
@@ -21,6 +22,7 @@ from morph.algorithms.registry import ROWS
 from morph.data.store import Store
 from morph.generate import draws
 from morph.graph import gapped
+from morph.launch import binding, sections
 from morph.launch.foreach import Kernel, Program
 from morph.operators import edge_map
 from morph.prelude import atomic_add, atomic_min, local
@@ -69,11 +71,19 @@ def launched(names: Mapping[str, Any]) -> dict[str, Kernel | Program]:
     return {n: x for n, x in (found | dict(names)).items() if isinstance(x, Kernel | Program)}
 
 
-def forget_launches() -> None:
-    """Delete the launches of the package's kernels that earlier tests of the process have made."""
+def forget_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one test, hide the package's units and launches that earlier tests have made."""
+    monkeypatch.setattr(binding, "_compiled", {})
+    monkeypatch.setattr(sections, "_programs", {})
     for module in modules():
         for kernel in launched(vars(module)).values():
-            kernel.launches.clear()
+            monkeypatch.setattr(kernel, "launches", {})
+            monkeypatch.setattr(kernel, "units", {})
+
+
+def forget(kernel: Kernel | Program) -> None:
+    """Delete the units of a kernel and its launches."""
+    binding._compiled.clear(), kernel.launches.clear(), kernel.units.clear()
 
 
 def graphs() -> None:
