@@ -19,7 +19,7 @@ from morph.data.layout import Column, LatePlace, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import exclusive, moved, new_lock, renew
-from morph.language.arguments import word
+from morph.language.arguments import string
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, is_host
@@ -184,7 +184,7 @@ class Store:
         KeyError
             If there is no such column.
         """
-        word(name, "name")
+        string(name, "name")
         if name not in self.columns:
             raise KeyError(self.no_column(name))
         column = self.columns.pop(name)
@@ -210,7 +210,7 @@ class Store:
         ValueError
             If ``new`` is in use or not a valid name of a column.
         """
-        word(old, "old"), word(new, "new")
+        string(old, "old"), string(new, "new")
         if old not in self.columns:
             raise KeyError(self.no_column(old))
         self._check_name(new)

@@ -31,7 +31,7 @@ from morph.graph.arrange import (
     offsets_from,
     require_memory,
 )
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
 from morph.partition.group import share_of
@@ -107,7 +107,7 @@ def uniform(
     MemoryError
         If the free memory does not suffice to generate the graph.
     """
-    directed, simple = truth(directed, "directed"), truth(simple, "simple")
+    directed, simple = boolean(directed, "directed"), boolean(simple, "simple")
     check(n=n, m=m, seed=seed)
     if n == 0 and m:
         raise ValueError(f"m = {m}: without points there are no edges")
@@ -174,8 +174,8 @@ def rmat(
     D. Chakrabarti, Y. Zhan, C. Faloutsos: R-MAT: a recursive model for graph mining.  SDM 2004.
     Graph500 benchmark specification, section 3.  D. Bader, K. Madduri: GTgraph, 2006.
     """
-    permute, directed = truth(permute, "permute"), truth(directed, "directed")
-    simple = truth(simple, "simple")
+    permute, directed = boolean(permute, "permute"), boolean(directed, "directed")
+    simple = boolean(simple, "simple")
     for name, x in (("edge_factor", edge_factor), ("a", a), ("b", b), ("c", c)):
         number(x, name)
     if not 0 <= (scale := as_integer(scale, "scale")) <= 30:
@@ -225,7 +225,7 @@ def grid(
     MemoryError
         As in `uniform`.
     """
-    torus = truth(torus, "torus")
+    torus = boolean(torus, "torus")
     check(rows=rows, columns=columns, seed=seed)
     n = rows * columns
     if n > ID_LIMIT:

@@ -24,7 +24,7 @@ from morph.graph.construction import Making
 from morph.graph.edgelist import have_reverses
 from morph.graph.export import Exporting
 from morph.graph.tiles import TILED, Tiles
-from morph.language.arguments import truth, word
+from morph.language.arguments import boolean, string
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -86,7 +86,7 @@ class Graph(Making, Exporting):
     )  # fmt: skip
 
     def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
-        directed = truth(directed, "directed")
+        directed = boolean(directed, "directed")
         self.device = device_for(device)
         self._lock = new_lock()  # held while a thread changes, reads or copies the graph
         self.name = "graph"
@@ -139,7 +139,7 @@ class Graph(Making, Exporting):
         ValueError
             If the name is in use or not an identifier.
         """
-        word(name, "name")
+        string(name, "name")
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"table {shown(name)}: the name of a table is an identifier")
         if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
@@ -330,7 +330,7 @@ class Graph(Making, Exporting):
             If edges have no such column, or it is a vector.
         """
         if by is not None:
-            word(by, "by")
+            string(by, "by")
         if by is not None and by not in self.edges.columns:
             raise ValueError(self.edges.no_column(by))
         if by is not None and self.edges.columns[by].size:

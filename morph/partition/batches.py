@@ -19,7 +19,7 @@ from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied
 from morph.graph.gapped import weight_of
-from morph.language.arguments import callback, truth
+from morph.language.arguments import boolean, check_callable
 from morph.language.dtypes import vec
 from morph.partition.parts import (
     DIVIDED,
@@ -132,8 +132,8 @@ def apply(
     """Implement `PartitionedGraph.apply`."""
     if parts.undoable:
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
-    nonnegative = truth(nonnegative, "nonnegative")
-    callback(then, "then")
+    nonnegative = boolean(nonnegative, "nonnegative")
+    check_callable(then, "then")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
     inserts, deletes, updates = map(_arrays_on_host, (inserts, deletes, updates))

@@ -41,7 +41,7 @@ from morph.algorithms.refinement.parameters import (
 from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.canonical import canonical, least_first
-from morph.algorithms.triangulation.options import function, truth
+from morph.algorithms.triangulation.options import boolean, function
 from morph.algorithms.triangulation.tables import (
     bounds,
     from_tables,
@@ -194,8 +194,8 @@ def refine_with_report(
     """
     least, most = angle_bounds(min_angle, max_angle, max_radius_edge)
     check_options(boundary, max_points)
-    deterministic = truth("deterministic", deterministic)
-    conforming = truth("conforming", conforming)
+    deterministic = boolean("deterministic", deterministic)
+    conforming = boolean("conforming", conforming)
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     devices = _devices(device, source)
