@@ -15,7 +15,7 @@ import numpy as np
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
 from morph.data.conversion import as_integer, column_from, converted
-from morph.data.layout import Column, LatePlace, Place, Record, record
+from morph.data.layout import Column, LazyPlace, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import exclusive, moved, new_lock, renew
@@ -345,7 +345,7 @@ class Store:
             if rec.is_computed:
                 c.place = Place(self.device, rec.buffer, base, offset, self.capacity)
             else:
-                c.place = LatePlace(self.device, rec, self.capacity)
+                c.place = LazyPlace(self.device, rec, self.capacity)
             c.stride = rec.stride
 
     def _changed(self) -> None:

@@ -56,7 +56,7 @@ _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
 _CHUNKS = 16  # a chunk behind the first one of a group has 1 / _CHUNKS of a group's keys
-_PASSES = 8  # at most, in which parts draw all edges
+_PASSES = 8  # maximum number of passes, in each of which all edges are drawn, see `_passes`
 _BATCHES = 12  # in which a GPU draws the edges of a part, if these have `bulk` to 3 * `bulk` edges
 
 
@@ -71,7 +71,7 @@ def uniform(
     device: Place = None,
     comm: Any = None,
 ) -> Any:
-    """Draw both ends of ``m`` edges at random.
+    """Make a random graph: each end of ``m`` edges is any point with the same probability.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def uniform(
     m : int
         Number of edges to draw; each is two arcs unless ``directed``.
     weight : (low, high), optional
-        Column ``weight``, uniformly distributed: if both are int, integers from low to high, both
-        included; else doubles in [low, high).
+        Column ``weight`` of edges, uniformly distributed: if both are int, integers from low to
+        high, both included; else float64 in [low, high).
     directed : bool
         Do not add the reverse arcs.
     simple : bool
@@ -99,9 +99,12 @@ def uniform(
     Returns
     -------
     Graph or PartitionedGraph
+        A `PartitionedGraph` if there is a list of devices, or ``comm``.
 
     Raises
     ------
+    TypeError
+        If an argument has a wrong type; the message names it.
     ValueError
         If an argument is out of range; the message names it.
     MemoryError
@@ -136,7 +139,7 @@ def rmat(
     device: Place = None,
     comm: Any = None,
 ) -> Any:
-    """Draw edges by the recursive matrix model (R-MAT), with a skewed degree distribution.
+    """Make a random graph by the recursive matrix model (R-MAT), with a skewed degree distribution.
 
     Each edge selects, at ``scale`` levels, a quadrant of the adjacency matrix: upper left with
     probability ``a``, upper right ``b``, lower left ``c``, else lower right.
@@ -155,11 +158,13 @@ def rmat(
     weight, directed, simple, seed, device, comm
         As in `uniform`.
 
+    Returns
+    -------
+    Graph or PartitionedGraph
+
     Raises
     ------
-    ValueError
-        If an argument is out of range; the message names it.
-    MemoryError
+    TypeError, ValueError, MemoryError
         As in `uniform`.
 
     Notes
@@ -207,7 +212,7 @@ def grid(
     device: Place = None,
     comm: Any = None,
 ) -> Any:
-    """Make a grid, in which each point has edges to its left, right, upper and lower neighbours.
+    """Make an undirected grid: each point has edges to its left, right, upper and lower neighbours.
 
     Parameters
     ----------
@@ -218,11 +223,13 @@ def grid(
     weight, seed, device, comm
         As in `uniform`.
 
+    Returns
+    -------
+    Graph or PartitionedGraph
+
     Raises
     ------
-    ValueError
-        If an argument is out of range; the message names it.
-    MemoryError
+    TypeError, ValueError, MemoryError
         As in `uniform`.
     """
     torus = boolean(torus, "torus")
@@ -264,26 +271,31 @@ def geometric(
     """Make a random geometric graph: points of the unit square, with edges up to a given length.
 
     Points are numbered along rows of cells that are one radius wide, so that close points have
-    close numbers.  Columns ``x`` and ``y`` of points (double) are the coordinates.
+    close numbers.  Columns ``x`` and ``y`` of points (float64) are the coordinates.
 
     Parameters
     ----------
     n : int
+        Number of points.
     radius : float
         Largest length of an edge.
     degree : float
         Alternative to ``radius``: expected degree of a point far from the boundary of the square.
     weight : (low, high) or "length", optional
-        As in `uniform`, or the length as double.
+        As in `uniform`, or the length of each edge, float64.
     seed, device, comm
-        As in `uniform`.
+        As in `uniform`, but the graph is always made on one device, and then divided.
+
+    Returns
+    -------
+    Graph or PartitionedGraph
 
     Raises
     ------
+    TypeError, MemoryError
+        As in `uniform`.
     ValueError
         If an argument is out of range, or not exactly one of radius and degree is given.
-    MemoryError
-        As in `uniform`.
     """
     check(n=n, seed=seed)
     if (radius is None) == (degree is None):
@@ -324,7 +336,16 @@ def geometric(
 
 
 def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
-    """Draw points and sort them by cells at least a radius wide; also returns cell offsets."""
+    """Draw points and sort them by square cells that are at least a radius wide.
+
+    Returns
+    -------
+    x, y : array of float64, shape (n,)
+    starts : array of int64, shape (side * side + 1,)
+        The first point of each cell, row by row, and ``n``.
+    side : int
+        The number of cells in a row.
+    """
     side = max(1, min(int(1 / radius) if radius > 1 / ID_LIMIT else ID_LIMIT, math.isqrt(n)))
     parts = [bits.random_raw(2 * count) for count, [bits] in streams(n, seed, 3, _PART)]
     places = np.concatenate([np.empty(0, np.uint64), *parts])
@@ -336,7 +357,11 @@ def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
 
 
 def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pair]:
-    """Yield all pairs of points within a radius, each once: each cell with later neighbours."""
+    """Yield all pairs of points within a radius, each once, as int32 arrays of about `_PART` pairs.
+
+    A point is compared with later points of its cell and the one to the right, and with the points
+    of three cells of the next row.
+    """
     n = len(x)
     cell = np.repeat(np.arange(side * side), np.diff(starts))
     row, column = np.divmod(cell, side)
@@ -373,13 +398,19 @@ def _graph(
 ) -> Any:  # fmt: skip
     """Make a graph of at most ``m`` edges on its device, or each part on its device.
 
-    ``spec`` contains the device or devices, and the communicator.
+    Parameters
+    ----------
+    pairs : callable
+        ``pairs(device, share)`` yields the ends of a share of the edges, in arrays on the device.
+    weight, directed, simple, seed
+        As in `uniform`.
+    spec : (device or list of them, communicator)
     """
     kind = weight_type(weight)
     most = m if directed else 2 * m
     devices, comm = spec
 
-    def weighted_rows(found: _SortedKeys) -> Rows:
+    def weighted_rows(found: _SortedEdges) -> Rows:
         rows = found.rows()
         if weight is not None:
             first, hashed = found.own.start, Hashed(weight, directed, simple, seed)
@@ -393,7 +424,7 @@ def _graph(
         groups = 1 if at_once else _groups(where, most)
         held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
         require_memory(where, n, most, held, arranged=True)
-        found, whole = _SortedKeys(where, range(n)), _Groups(where, range(n), groups, most, True)
+        found, whole = _SortedEdges(where, range(n)), _Groups(where, range(n), groups, most, True)
         with where.active():
             for keys in _keys(pairs(where, (0, 1)), directed, simple):
                 whole.add(keys)
@@ -407,7 +438,7 @@ def _graph(
     columns = bytes_of_columns(kind, directed, simple)
     passes = _passes(devices, transport, n, most // parts, columns)
     edges = {
-        k: _SortedKeys(devices[k], range(*bounds[k : k + 2]), passes > 1) for k in transport.here
+        k: _SortedEdges(devices[k], range(*bounds[k : k + 2]), passes > 1) for k in transport.here
     }
 
     def drawn(k: int, own: list[range]) -> Iterator[Array]:
@@ -426,15 +457,16 @@ def _graph(
 
 
 def _groups(where: Device, most: int) -> int:
-    """Return in how many groups a device sorts at most so many keys."""
+    """Return the number of groups in which a device sorts at most ``most`` keys."""
     return min(-(-most // (where.bulk if where.on_host else where.bulk * 8)), _GROUPS)
 
 
 def _passes(devices: list[Device], transport: Transport, n: int, most: int, columns: int) -> int:
-    """Return how often all edges are drawn, each time to keep those from other points.
+    """Return the number of passes in which the parts are made; each draws all edges.
 
-    Keys take twice the memory of targets, which are what remains of them, so a part of ``most``
-    edges that fits the memory only without its keys is made in several passes.
+    A pass keeps the edges from some of the points.  The keys of edges take twice the memory of
+    their targets, which replace them, so a part of ``most`` edges for whose keys the memory does
+    not suffice is made in several passes.  ``columns`` are those of `bytes_of_columns`.
 
     Raises
     ------
@@ -461,7 +493,10 @@ def _passes(devices: list[Device], transport: Transport, n: int, most: int, colu
 
 
 def bytes_of_columns(kind: type[np.generic] | None, directed: bool, simple: bool) -> int:
-    """Return the bytes of an edge of a part for weights, and copies of edges of other parts."""
+    """Return the bytes for each edge of a part besides its target: weights, copies of other edges.
+
+    ``kind`` is the type of the weights, if there are any.
+    """
     width = 0 if kind is None else np.dtype(kind).itemsize
     counted = kind is not None and not simple  # parallel edges have different weights
     return 2 * width + (12 if counted else 0) + (16 if directed else 0)
@@ -470,11 +505,10 @@ def bytes_of_columns(kind: type[np.generic] | None, directed: bool, simple: bool
 def bytes_of_part(
     where: Device, n: int, most: int, parts: int, passes: int, columns: int = 0
 ) -> int:
-    """Return the largest memory of making a part of at most ``most`` edges.
+    """Return the peak memory, in bytes, of making a part of at most ``most`` edges.
 
-    It is that of drawing or sorting in the last pass, of joining the targets of all groups, or of
-    numbering points.
-    ``columns`` are those of `bytes_of_columns`.
+    The peak is in drawing or sorting in the last pass, in joining the targets of all groups, or in
+    numbering points.  ``columns`` are those of `bytes_of_columns`.
     """
     own, targets, keys = n // parts, 4 * most, 8 * most // passes * 65 // 64
     batch = 48 * min(most, _PART * _streams_of(where, most // 2 * parts, (0, parts)))
@@ -526,10 +560,10 @@ def _exchange(
 
 
 def _sort(
-    devices: list[Device], transport: Transport, edges: Mapping[int, _SortedKeys],
+    devices: list[Device], transport: Transport, edges: Mapping[int, _SortedEdges],
     waiting: dict[int, _Groups], simple: bool,
 ) -> None:  # fmt: skip
-    """Sort the keys of each part."""
+    """Sort the keys of each part, ``waiting``, and add them to its edges."""
 
     def sort(k: int) -> None:
         with devices[k].active():
@@ -539,14 +573,14 @@ def _sort(
 
 
 def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
-    """Return where the keys of sources begin among sorted keys."""
+    """Return the index of the first key of each source among sorted keys."""
     first = where.asarray(np.array(sources, np.int64) << 32)
     found: list[int] = where.to_host(where.xp.searchsorted(keys, first)).tolist()
     return found
 
 
 def _membership(where: Device, ranges: Sequence[range]) -> Callable[[Array], Array]:
-    """Return a function that tells which points are in one of some ranges, which are in order."""
+    """Return a function of point numbers: whether each is in one of the ``ranges``, in order."""
     ends = where.asarray(np.array([(x.start, x.stop) for x in ranges], np.int64).reshape(-1))
     return lambda u: (where.xp.searchsorted(ends, u, side="right") & 1).astype(bool)
 
@@ -555,9 +589,9 @@ def _keys(
     pairs: Iterable[Pair], directed: bool, simple: bool,
     chosen: Callable[[Array], Array] | None = None,
 ) -> Iterator[Array]:  # fmt: skip
-    """Yield edges, and their reverses unless directed, as keys (source, target).
+    """Yield edges, and their reverses unless directed, as int64 keys: source << 32 | target.
 
-    With ``chosen`` only those with sources for which it is true.
+    With ``chosen``, only keys with sources for which it is true.  With ``simple``, no self-loops.
     """
     for u, v in pairs:
         if simple:
@@ -572,6 +606,7 @@ def _keys(
 
 
 def _keys_of(u: Array, v: Array, chosen: Callable[[Array], Array] | None) -> Array:
+    """Return the keys of edges from ``u`` to ``v``; with ``chosen``, as in `_keys`."""
     if chosen is not None:
         kept = chosen(u)
         u, v = u[kept], v[kept]
@@ -688,8 +723,10 @@ class _Groups:
         return _joined(self.where, chunks, np.int64)
 
 
-class _SortedKeys:
-    """Edges from consecutive points, in order, as offsets and targets.
+class _SortedEdges:
+    """The edges from consecutive points, sorted by source and target.
+
+    They are stored as row offsets, int64, shape (points + 1,), and targets, int32, on the device.
 
     Parameters
     ----------
@@ -709,8 +746,8 @@ class _SortedKeys:
     def add(self, given: _Groups, simple: bool) -> None:
         """Sort and add keys, group by group; their sources follow those of all earlier keys.
 
-        A key of 8 bytes becomes a target of 4, so the peak memory is that of the keys, a batch and
-        a group.
+        With ``simple``, of equal keys one is added.  A key of 8 bytes becomes a target of 4, so the
+        peak memory is that of the keys, a batch and a group.
         """
         where, xp, own = self.where, self.where.xp, self.own
         if self._offsets is None:

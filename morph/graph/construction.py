@@ -35,7 +35,12 @@ from morph.runtime.device import Array, Device, device_for
 
 POINTS_PER_EDGE = 16  # number of points whose offsets take as long as sorting one edge
 Form = Literal["directed", "both", "symmetric", "verified"]
-"""Of an edge list: without reverses, to be added or not; with reverses, to be verified or not."""
+"""Which arcs an edge list has, and what is done with it.
+
+``"directed"``: the edges of a directed graph.  ``"both"``: one arc of each undirected edge; the
+other is added.  ``"symmetric"``: both arcs, which is checked.  ``"verified"``: both arcs, which the
+reader of the file has checked.
+"""
 
 
 class Making:

@@ -184,11 +184,18 @@ class Graph(Making, Exporting):
         ValueError
             If the graph has 2^31 edges or more.
         """
+        self.refuse_fixed()
+        self.edges._refuse_wide("in a graph that changes")
+
+    def refuse_fixed(self) -> None:
+        """Refuse changes of points and edges, as `may_change`, but for the number of edges.
+
+        Prepared batches call it: their tables have fewer than 2^31 edges.
+        """
         if self.fixed:
             raise TypeError(self.fixed)
         if self.undoable:
             raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
-        self.edges._refuse_wide("in a graph that changes")
 
     @exclusive
     def points_changed(self, appended: bool = False) -> None:

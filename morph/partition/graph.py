@@ -154,8 +154,11 @@ class PartitionedGraph:
         return part.graph
 
     @property
-    def moved(self) -> bool:
-        """Whether rows may lie in no order: a batch has changed the graph, or added mirrors."""
+    def has_unordered_mirrors(self) -> bool:
+        """Whether a batch has changed the graph or, even if it failed, added mirrors.
+
+        Rows of mirrors are then in no order.
+        """
         return self.changes > 0 or self.points._routes.version > 1
 
     @property
@@ -329,7 +332,7 @@ class PartitionedGraph:
         devices = [self.devices[k] for k in self.here]
         if self.recorder is not None:
             return "a checkpoint records single launches"
-        if self.moved and len(devices) < len(self.devices):
+        if self.has_unordered_mirrors and len(devices) < len(self.devices):
             return "the graph has changed since it was divided, and parts lie in several processes"
         if len(self.devices) > MOST_PARTS:
             return f"there are more than {MOST_PARTS} parts"

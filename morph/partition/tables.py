@@ -36,19 +36,20 @@ class Stale(set[str]):
 
     Attributes
     ----------
-    moved : dict of str to str
-        Those that have changed by one operation alone since mirrors were equal, see
-        `Partitioning.moves`; there may be others, of columns that are not stale.
+    sole_operations : dict of str to str
+        The operation of each column that has changed by it alone since mirrors were equal, see
+        `Partitioning.sole_operations`; ``""`` if there were others.  Columns that are not stale may
+        remain in it.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.moved: dict[str, str] = {}
+        self.sole_operations: dict[str, str] = {}
 
-    def add(self, name: str, move: str = "") -> None:
+    def add(self, name: str, operation: str = "") -> None:
         """Add a column that has changed, by an operation alone if it is given."""
-        known = self.moved.get(name) if name in self else move
-        self.moved[name] = move if known == move else ""
+        known = self.sole_operations.get(name) if name in self else operation
+        self.sole_operations[name] = operation if known == operation else ""
         super().add(name)
 
     def update(self, *names: Iterable[str]) -> None:
@@ -176,7 +177,7 @@ class PartitionedTable(Columns):
 
         Returns whether values were copied.
         """
-        if name not in self._stale or (bound and self._stale.moved.get(name) == bound):
+        if name not in self._stale or (bound and self._stale.sole_operations.get(name) == bound):
             return False
         self._routes.spread(name)
         return True

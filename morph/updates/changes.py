@@ -34,8 +34,7 @@ def apply(
     g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool, then: Then
 ) -> Applied:  # fmt: skip
     """Implement `Graph.apply`."""
-    if g.fixed or g.undoable:
-        g.may_change()
+    g.refuse_fixed()
     if nonnegative is not False:
         nonnegative = boolean(nonnegative, "nonnegative")
     if then is None and points is None and (singles := g.single_changes()) is not None:

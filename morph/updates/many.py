@@ -45,8 +45,7 @@ class ManyChanges(PreparedBatch):
         more: Numbers = (),
     ) -> tuple[Applied, Any] | None:  # fmt: skip
         """Apply a batch, and launch a program behind, see `SingleChanges.apply`."""
-        if g.fixed or g.undoable:
-            g.may_change()
+        g.refuse_fixed()
         run = self._reserve(g, batch, nonnegative)
         if run is None:
             return None

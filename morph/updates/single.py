@@ -162,8 +162,7 @@ class SingleChanges(PreparedBatch):
         applied, and the result of ``then``.  `put_back` undoes it, until the next batch.
         """
         edges, index = g.edges, g._adjacency
-        if g.fixed or g.undoable:
-            g.may_change()
+        g.refuse_fixed()
         outcome, a, b, by_ends, weight = given
         counters: list[int] = (self._counters or edges._host_meta).tolist()
         first, reused, arcs, ordered = counters[COUNT], 0, 0, 0

@@ -656,6 +656,7 @@ def search_sets(
     Sets have ``width`` words, or any number if that is above `STANDARD_WORDS`.  If it ``donates``,
     it also adds nodes while few items are open.
     """
+    # repeated in `search_greedily`: a function cannot return a struct with local collections
     if width <= STANDARD_WORDS:
         node = Node()
     elif width <= WIDE_WORDS:

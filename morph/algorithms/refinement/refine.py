@@ -35,7 +35,7 @@ from morph.algorithms.refinement.parameters import (
     check_options,
     field_values,
     parameters_of,
-    segments_first,
+    puts_segments_first,
     sizes_at_points,
 )
 from morph.algorithms.refinement.rounds import Progress as Progress
@@ -231,8 +231,8 @@ def refine_with_report(
 def _compile_ahead(mesh: Mesh, asked: Request, devices: Sequence[Device]) -> None:
     """Begin to compile the units of a call that asks for a smallest angle, and a largest area."""
     if len(devices) == 1:
-        first = segments_first(mesh, asked, devices[0].kind)
-        compile_ahead("refine segments first" if first else "refine", devices[0])
+        by_segments = puts_segments_first(mesh, asked, devices[0].kind)
+        compile_ahead("refine segments first" if by_segments else "refine", devices[0])
     elif math.isinf(asked.max_area):
         compile_ahead("refine parts", devices[0])
 
