@@ -18,7 +18,7 @@ from morph.data.conversion import as_integer, column_from, converted
 from morph.data.layout import Column, LazyPlace, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
-from morph.data.versions import exclusive, moved, new_lock, renew
+from morph.data.versions import advance_epoch, exclusive, new_lock, renew
 from morph.language.arguments import string
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.language.messages import shortened, shown
@@ -81,7 +81,7 @@ class Store:
         counters[CAPACITY] = counters[BUDGET] = self.capacity
         self._meta: Array = counters if device.on_host else None
         self._host_counters: np.ndarray[Any, Any] | None = counters
-        moved()
+        advance_epoch()
 
     # --- counters --------------------------------------------------------------------------------
 

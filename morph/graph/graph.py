@@ -16,7 +16,7 @@ from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.store import groups_of
 from morph.data.table import Table
-from morph.data.versions import exclusive, moved, new_lock, renew
+from morph.data.versions import advance_epoch, exclusive, new_lock, renew
 from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows, sources_from
@@ -106,7 +106,7 @@ class Graph(Making, Exporting):
         self.points = self.add_table("points")
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
         self._adjacency = Adjacency(self.points, self.edges)
-        moved()
+        advance_epoch()
 
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:

@@ -385,7 +385,7 @@ class PartitionedLaunch(LaunchOnParts):
             for p in self.parts:
                 p.object(message.slot).clear()
 
-    # --- what every part has whole ---------------------------------------------------------------
+    # --- replicated values -----------------------------------------------------------------------
 
     def _totals(self) -> list[Any]:
         """The values of the totals, which are equal in all parts."""
@@ -472,6 +472,6 @@ def _part(k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: 
     bound = InterpretedLaunch if derived.local.device.interprets else Launch
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:
-        launch.checked = latest.epoch
+        launch.types_epoch = latest.epoch
     sizes = sizes_of(k, graph, derived.partitioning.hidden)
     return PartStep(k, launches[0], tuple(launches[1:]), sizes)

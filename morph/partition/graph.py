@@ -19,7 +19,7 @@ from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.language.weak import WeakMap
 from morph.partition.batches import apply
-from morph.partition.columns import Columns, refuse_divided
+from morph.partition.columns import TableBase, refuse_divided
 from morph.partition.parts import DIVIDED, FIXED, POINT_COST, Part, add_like
 from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
 from morph.partition.routes import Routes
@@ -97,7 +97,7 @@ class PartitionedGraph:
     here : range
         The parts of this process.
     changes : int
-        Increases whenever edges come or go.
+        The number of batches that have changed edges.
     made : WeakMap
         The collections, flags and replicated tables of the graph, in order of making, each with
         its number.
@@ -126,7 +126,7 @@ class PartitionedGraph:
         self.device = device("cpu")
         self._lock = new_lock()
         self.changes, self.undoable = 0, False  # `undoable`: `then` of `apply` runs
-        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self.kept: dict[Any, Any] = {}  # objects that algorithms keep for their next call
         self._numbers = count()
         self.recorder: Recorder | None = None
         self.behind: Callable[[], None] | None = None
@@ -220,7 +220,9 @@ class PartitionedGraph:
         """
         return checkpoint(self, path, every)
 
-    def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Columns:
+    def add_table(
+        self, name: str, pack: Any = None, capacity: int = 0, **columns: Any
+    ) -> TableBase:
         """Add a table, see `Graph.add_table`; every part gets a copy.
 
         Raises

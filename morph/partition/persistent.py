@@ -98,7 +98,7 @@ class PersistentProgram(LaunchOfAllParts):
                 for slot in (box.outbox, box.inbox):
                     slots.objects[slot] = shared.box(k, table, slot, box.columns, most)
             launch = LaunchOfOnePart(what, compiled, slots, shared.memories[k])
-            launch.checked = latest.epoch
+            launch.types_epoch = latest.epoch
             launches.append(launch)
         super().__init__(launches, layout, graph._lock)
         self.marks = {c: self._new_marks(c[0]) for c in layout.marks}
@@ -352,7 +352,7 @@ class PersistentProgram(LaunchOfAllParts):
         self._send(found)
 
     def _clear_marks(self) -> None:
-        """All mirrors have the values of their owners."""
+        """Clear the marks of all rows: mirrors have the values of their owners."""
         for arrays in self.marks.values():
             for p, array in zip(self.launches, arrays, strict=True):
                 with p.device.active():

@@ -19,7 +19,7 @@ from morph.data.table import Table
 from morph.language.messages import shown
 from morph.partition.array import PartitionedArray, Piece, gather
 from morph.partition.collection import PartitionedCollection
-from morph.partition.columns import Columns
+from morph.partition.columns import TableBase
 from morph.partition.parts import DIVIDED, HostArray, Share
 from morph.partition.routes import Routes
 from morph.partition.views import (
@@ -58,7 +58,7 @@ class Stale(set[str]):
             self.add(name)
 
 
-class PartitionedTable(Columns):
+class PartitionedTable(TableBase):
     """The points or edges of a partitioned graph: each row belongs to one part.
 
     ``len``, ids and columns are those of the whole graph.  A value that the host writes is written
