@@ -400,7 +400,7 @@ def meshes() -> None:
     rim, places = [[0, 2], [2, 1], [1, 3], [3, 0], [0, 1], [2, 3]], [[1, 0.5, 3, -1]]
     morph.triangulate(cross, rim, [[0.5, 1]], places, crossing="split")
     with team(1):  # as a GPU does: of few points, several threads of a CPU use one
-        morph.triangulate(cross)
+        morph.triangulate(cross, [[0, 2]])
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     mesh.find_simplex([[0.5, 0.5]])
     mesh.interpolate(mesh.points[:, 0], [[0.5, 0.5]])
