@@ -157,7 +157,7 @@ def bytes_of_part(
 
 
 def streams_at_once(where: Device, m: int, share: Share) -> int:
-    """Return how many pieces of `draws.AT_ONCE` edges a device draws at once of its share of ``m``."""
+    """Return from how many streams a device draws at once of its share of ``m`` edges."""
     if where.on_host:
         return 1
     size = min(max(where.bulk, m // (share[1] * _BATCHES)), 3 * where.bulk)

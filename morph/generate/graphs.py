@@ -98,7 +98,8 @@ def uniform(
         raise ValueError(f"m = {m}: without points there are no edges")
 
     def draw(where: Device, share: Share) -> Iterator[Pair]:
-        for count, some in streams(m, seed, 0, draws.AT_ONCE, streams_at_once(where, m, share), share):
+        most = streams_at_once(where, m, share)
+        for count, some in streams(m, seed, 0, draws.AT_ONCE, most, share):
             ends = (raw_bits(where, some, 2 * count) >> np.uint64(11)) * (n * UNIT)
             ends = ends.astype(np.int64).reshape(-1, 2, count)
             yield ends[:, 0].reshape(-1), ends[:, 1].reshape(-1)
@@ -177,7 +178,8 @@ def rmat(
 
     def draw(where: Device, share: Share) -> Iterator[Pair]:
         names = _permutation(where, n, seed) if permute else None
-        for count, some in streams(m, seed, 1, draws.AT_ONCE, streams_at_once(where, m, share), share):
+        most = streams_at_once(where, m, share)
+        for count, some in streams(m, seed, 1, draws.AT_ONCE, most, share):
             u, v = quadrants(where, some, count, scale, least)
             yield (u, v) if names is None else (names[u], names[v])
 
