@@ -190,7 +190,7 @@ class Graph(Making, Exporting):
     def refuse_fixed(self) -> None:
         """Refuse changes of points and edges, as `may_change`, but for the number of edges.
 
-        Prepared batches call it: their tables have fewer than 2^31 edges.
+        Callers of prepared batches call it: their graphs have fewer than 2^31 edges.
         """
         if self.fixed:
             raise TypeError(self.fixed)

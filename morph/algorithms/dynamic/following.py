@@ -480,6 +480,7 @@ class Dynamic(Maintained):
         numbers = bound.numbers(rows, self._batch, bound.changes.next_stamp(graph), *kinds)
         applied = None
         try:
+            graph.refuse_fixed()
             applied = apply(graph, batch, self._nonnegative, bound.program, numbers)
             if applied is None:
                 return None
