@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.graph.edgelist import have_reverses
+from morph.graph.reverses import have_reverses
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, compressed_rows, narrow
 from morph.io.text import numbers as compiled
 from morph.io.text.growing import Growing
