@@ -26,7 +26,6 @@ from morph.io.graph.edges import (
     narrow,
 )
 from morph.io.graph.lines import Lines, first_line
-from morph.io.text.files import InPieces
 from morph.io.text.rows import format_rows
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
 from morph.runtime.threads import in_threads
@@ -305,4 +304,4 @@ def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:
     with ZipFile(file, "w") as archive:  # not compressed, as zlib reads no more than 400 MB/s
         for name, array in kept.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(InPieces(member), array, allow_pickle=False)
+                np.lib.format.write_array(member, array, allow_pickle=False)
