@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, Any
@@ -27,9 +28,10 @@ from morph.io.graph.edges import (
 )
 from morph.io.graph.lines import Lines, first_line
 from morph.io.text.rows import format_rows
-from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
+from morph.io.text.scanner import Block, Comment, Field, FormatError, Scanner, StrPath
 from morph.runtime.threads import in_threads
 
+_COMMENT = Comment((b"%",), re.compile(rb"%[^\n]*"))
 _LARGEST = 2**31 - 1
 INTEGERS = ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
 _BANNER = (
@@ -63,7 +65,7 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
 def _banner(path: StrPath, data: bytes) -> tuple[Scanner, str, str, str]:
     """Read the first line of a file: returns a scanner, layout, type and symmetry."""
     tokens = data[: data.find(b"\n") + 1 or len(data)].lower().split()
-    scanner = Scanner(path, data, comment=b"%")
+    scanner = Scanner(path, data, _COMMENT)
     if len(tokens) != 5 or tokens[:2] != [b"%%matrixmarket", b"matrix"]:
         scanner.fail(f"the first line must be: {_BANNER}", 1)
     layout, kind, symmetry = (w.decode("ascii", "replace") for w in tokens[2:])
@@ -88,13 +90,13 @@ def matrix_lines(path: StrPath, data: bytes) -> Lines | None:
     FormatError
         With file and line.
     """
-    start = data[: first_line(data, rb"%[^\n]*")]
+    start = data[: first_line(data, _COMMENT.pattern.pattern)]
     scanner, layout, kind, symmetry = _banner(path, start)
     if layout == "array" or symmetry == "skew-symmetric":
         return None
     n, entries = _size(scanner)
     return Lines(
-        scanner.pos, _entry(kind), "entries", n, count=entries, comment=b"%",
+        scanner.pos, _entry(kind), "entries", _COMMENT, n, count=entries,
         undirected=symmetry != "general", real=kind not in INTEGERS,
     )  # fmt: skip
 
