@@ -51,7 +51,7 @@ def _sums(src: Array, dst: Array, weight: Array | None) -> list[int] | None:
     given = src.ctypes.data, dst.ctypes.data, values, size, kind == "f", src.size
     out, salt = sums.ctypes.data, int(SALT.view(np.int64))
     in_threads(lambda k, end: library.morph_sums(*given, k, end, salt, out), parts)
-    return sums.tolist()
+    return [int(x) for x in sums]
 
 
 def _sums_of_chunks(device: Device, src: Array, dst: Array, weight: Array | None) -> list[int]:

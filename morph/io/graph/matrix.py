@@ -294,16 +294,16 @@ def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:
     Arcs in order of their source are written as CSR, others as COO, in their order.
     """
     src, dst, weight = arcs_of(edges) if edges.undirected else (edges.src, edges.dst, edges.weight)
-    weight = np.ones(len(src), np.int32) if weight is None else weight
+    values: NDArray[Any] = np.ones(len(src), np.int32) if weight is None else weight
     if is_sorted(src):
-        offsets, dst, weight = compressed_rows(EdgeArrays(src, dst, weight, edges.n))
+        offsets, dst, _ = compressed_rows(EdgeArrays(src, dst, values, edges.n))
         offsets = offsets.astype(np.int32 if len(dst) <= _LARGEST else np.int64)  # as SciPy's
-        ends, form = {"indices": dst, "indptr": offsets}, b"csr"
+        arrays: dict[str, NDArray[Any]] = {"indices": dst, "indptr": offsets}
+        form = b"csr"
     else:
-        ends, form = {"row": src, "col": dst}, b"coo"
-    shape = np.array([edges.n, edges.n])
-    kept = ends | {"data": weight, "shape": shape, "format": np.array(form)}
+        arrays, form = {"row": src, "col": dst}, b"coo"
+    arrays |= {"data": values, "shape": np.array([edges.n, edges.n]), "format": np.array(form)}
     with ZipFile(file, "w") as archive:  # not compressed, as zlib reads no more than 400 MB/s
-        for name, array in kept.items():
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)

@@ -151,13 +151,15 @@ def opened_for_seeks(path: StrPath) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         file = stack.enter_context(opened(path))
         if split_compression(path)[1]:
-            unpacked: IO[bytes] = io.BytesIO(file.read(UNPACKED))
-            if unpacked.seek(0, os.SEEK_END) == UNPACKED:
-                on_disk = stack.enter_context(tempfile.TemporaryFile())
-                on_disk.write(unpacked.getbuffer())
-                unpacked = on_disk
-                shutil.copyfileobj(file, unpacked, UNPACKED >> 4)
-                unpacked.flush()
+            start = file.read(UNPACKED)
+            if len(start) < UNPACKED:
+                yield io.BytesIO(start)
+                return
+            unpacked = stack.enter_context(tempfile.TemporaryFile())
+            unpacked.write(start)
+            del start
+            shutil.copyfileobj(file, unpacked, UNPACKED >> 4)
+            unpacked.flush()
             unpacked.seek(0)
             file = unpacked
         yield file
