@@ -17,6 +17,7 @@ few threads insert them one by one, without competitors.
 Predicates are exact.  A segment that passes through a point is split there.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any

@@ -19,7 +19,7 @@ from morph.algorithms.triangulation.delaunay import delaunay_tables
 from morph.algorithms.triangulation.exterior import remove_exterior
 from morph.algorithms.triangulation.half_edges import HULL
 from morph.algorithms.triangulation.intersections import split_intersections
-from morph.algorithms.triangulation.options import choice, function, truth
+from morph.algorithms.triangulation.options import boolean, choice, function
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
 from morph.launch.ahead import compile_ahead
@@ -97,7 +97,7 @@ def triangulate(
     """
     choice("crossing", crossing, ("refuse", "split"))
     choice("duplicates", duplicates, ("refuse", "merge"))
-    hull, report = truth("hull", hull), function("progress", progress) or _silent
+    hull, report = boolean("hull", hull), function("progress", progress) or _silent
     named = {"segments": segments, "holes": holes, "regions": regions}
     named["segment_markers"] = segment_markers
     graph = _graph(source, named, merge=duplicates == "merge")
