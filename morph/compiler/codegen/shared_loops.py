@@ -24,6 +24,7 @@ from morph.compiler.passes.work_sharing import SharedLoop, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
 JOINS = {"+": "Plus", "min": "Minimum", "max": "Maximum"}
+NEAR_IDS = 8  # points whose row offsets, of 8 bytes, lie in one cache line of 64 bytes or two
 LIMITS = {"auto": "HIGH_DEGREE", "warp": "NO_LIST", "grid": "0"}
 
 
@@ -402,8 +403,10 @@ def _prefetches(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> 
     begin, nearby = f"row_begin({offset}, point)", [f"{offset} + point"]
     nearby += [f"{e.names.column(*c)}.at(point)" for c in step.prefetched.nearby]
     lines = [f"i32 point = max_of({items}.get(i), 0);"]  # it may be None
-    if kernel.where and step.rows_ahead:  # items in order need no prefetch
-        lines.append(f"if (u32(point - {items}.get(i - 1)) <= 8) return;")
+    if kernel.where and step.rows_ahead:
+        # a filtered list is often in ascending order: the lines of the item before are then the
+        # same or the preceding ones, which the hardware prefetches
+        lines.append(f"if (u32(point - {items}.get(i - 1)) <= {NEAR_IDS}) return;")
     row = [
         f"auto first = {e.names.entry_address(loop.graph, loop.direction, begin)};",
         "prefetch(first);",
