@@ -71,7 +71,7 @@ def cases(scale: int, side: int, triangles: int, variables: int) -> Iterator[tup
     for row in ROWS:
         for name, g in (graphs[kind] for kind in row.inputs.split()):
             solve = partial(row.function, row.suited(g), **arguments_of(row))
-            yield f"{row.function.__name__} {name}", solve
+            yield f"{row.public_name} {name}", solve
     yield "bfs grid100", lambda: morph.bfs(small, 0)
     yield "sssp grid100", lambda: morph.sssp(small, 0)
     yield "pagerank grid100", lambda: morph.pagerank(small)

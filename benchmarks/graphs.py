@@ -45,7 +45,7 @@ class Case:
 
     def __init__(self, row: Algorithm, benchmark: Benchmark) -> None:
         self.row, self.costs = row, benchmark
-        self.name = row.function.__name__ + benchmark.variant
+        self.name = row.public_name + benchmark.variant
 
     def solve(self, g: morph.Graph, source: Any) -> Any:
         """Run the algorithm from a source, if it has sources."""
@@ -59,7 +59,7 @@ class Case:
     def check(self, g: morph.Graph, found: Any, source: Any) -> None:
         """Raise an error if the answer is wrong."""
         claims = self.row.checked_arguments(found, self.arguments(source))
-        getattr(validate, self.row.function.__name__)(g, **claims)
+        getattr(validate, self.row.public_name)(g, **claims)
 
 
 CASES = {case.name: case for row in ROWS for b in row.benchmarks for case in [Case(row, b)]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 Arguments = dict[str, Any]
@@ -87,8 +89,8 @@ class Algorithm:
     ----------
     name : str
         On the command line and in saved answers.
-    function : callable
-        Public, of a graph and options.
+    provider : str
+        The public function, of a graph and options: ``module:function``, below `morph.algorithms`.
     help : str
         Of the command; its first paragraph stands in ``morph --help``.
     result : str
@@ -124,7 +126,7 @@ class Algorithm:
     """
 
     name: str
-    function: Callable[..., Any]
+    provider: str
     help: str
     result: str
     report: Report
@@ -140,6 +142,17 @@ class Algorithm:
     acyclic: bool = False
     of_edges: str = ""
     examples: tuple[Mapping[str, Any], ...] = ({},)
+
+    @property
+    def public_name(self) -> str:
+        """The name of the function and of its checker."""
+        return self.provider.partition(":")[2]
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The function, whose module is imported when it is first used."""
+        found: Callable[..., Any] = resolve_name(f"morph.algorithms.{self.provider}")
+        return found
 
     @property
     def main(self) -> str:

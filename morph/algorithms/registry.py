@@ -11,28 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.community.plex import max_k_plex
-from morph.algorithms.graph.bellman_ford import bellman_ford
-from morph.algorithms.graph.betweenness import betweenness
-from morph.algorithms.graph.bfs import bfs
-from morph.algorithms.graph.cliques import max_clique
-from morph.algorithms.graph.colouring import colouring
-from morph.algorithms.graph.components import connected_components
-from morph.algorithms.graph.cores import core_number
-from morph.algorithms.graph.densest import densest_subgraph
-from morph.algorithms.graph.edge_betweenness import edge_betweenness
-from morph.algorithms.graph.independent import maximal_independent_set
-from morph.algorithms.graph.johnson import johnson
-from morph.algorithms.graph.label_propagation import label_propagation
-from morph.algorithms.graph.louvain import louvain
-from morph.algorithms.graph.matching import matching
-from morph.algorithms.graph.mst import mst
-from morph.algorithms.graph.pagerank import pagerank
-from morph.algorithms.graph.sssp import sssp
-from morph.algorithms.graph.strong import strongly_connected_components
-from morph.algorithms.graph.topological import topological_order
-from morph.algorithms.graph.triangles import triangle_count
-from morph.algorithms.graph.truss import truss_number
 from morph.algorithms.registration import (
     SOURCE,
     Algorithm,
@@ -43,13 +21,6 @@ from morph.algorithms.registration import (
     Report,
     count,
 )
-
-__all__ = [  # the functions, which are names of the package `morph`
-    "bellman_ford", "betweenness", "bfs", "colouring", "connected_components", "core_number",
-    "densest_subgraph", "edge_betweenness", "johnson", "label_propagation", "louvain", "matching",
-    "max_clique", "max_k_plex", "maximal_independent_set", "mst", "pagerank", "sssp",
-    "strongly_connected_components", "topological_order", "triangle_count", "truss_number",
-]  # fmt: skip
 
 
 def _from_source(source: tuple[int, ...], **options: Any) -> Arguments:
@@ -129,7 +100,7 @@ COMMUNITIES = Report(
 
 ROWS = (
     Algorithm(
-        "bfs", bfs,
+        "bfs", "graph.bfs:bfs",
         "Count the edges from the source to every vertex of GRAPH; -1 where no path leads.",
         result="distance predecessor", conditions="source cutoff rows",
         report=DISTANCES,
@@ -144,7 +115,7 @@ ROWS = (
         benchmarks=(Benchmark(4, 8 + 4, steps="levels"),),
     ),
     Algorithm(
-        "sssp", sssp,
+        "sssp", "graph.sssp:sssp",
         "Find the shortest paths from the source to every vertex of GRAPH.\n\n"
         "Edges without weights have length 1.  Where no path leads, the distance is the largest"
         " 64-bit integer, or infinity if weights are not integers.",
@@ -164,7 +135,7 @@ ROWS = (
         ),
     ),
     Algorithm(
-        "bellman-ford", bellman_ford,
+        "bellman-ford", "graph.bellman_ford:bellman_ford",
         "Find the shortest paths from the source, with weights that may be negative.\n\n"
         "A cycle of negative weight is an error.  Distances are as those of `morph sssp`.",
         result="distance predecessor", conditions="source",
@@ -174,7 +145,7 @@ ROWS = (
         benchmarks=(Benchmark(8, 8 + 4),),
     ),
     Algorithm(
-        "johnson", johnson,
+        "johnson", "graph.johnson:johnson",
         "Find the shortest paths between all vertices of GRAPH, with weights that may be negative."
         "\n\nThe result has a row for each source.  A cycle of negative weight is an error."
         "  Distances are as those of `morph sssp`.",
@@ -187,7 +158,7 @@ ROWS = (
         benchmarks=(Benchmark(8, 8 + 8, ", 4 sources", sources=4, passes=4),),
     ),
     Algorithm(
-        "components", connected_components,
+        "components", "graph.components:connected_components",
         "Find the weakly connected components of GRAPH.\n\n"
         "The result is the smallest vertex of each one's component.",
         result="label",
@@ -195,7 +166,7 @@ ROWS = (
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
     Algorithm(
-        "strong", strongly_connected_components,
+        "strong", "graph.strong:strongly_connected_components",
         "Find the strongly connected components of GRAPH.\n\n"
         "The result is the smallest vertex of each one's component.",
         result="label",
@@ -203,7 +174,7 @@ ROWS = (
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
-        "topological", topological_order,
+        "topological", "graph.topological:topological_order",
         "Order the vertices of GRAPH so that every edge leads forwards.\n\n"
         "Vertices of one level, which is the number of edges of the longest path to them, are in"
         " order of their numbers.  A cycle is an error.",
@@ -213,7 +184,7 @@ ROWS = (
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4 + 8, steps="levels"),),
     ),
     Algorithm(
-        "core", core_number,
+        "core", "graph.cores:core_number",
         "Find the core number of every vertex of GRAPH, ignoring edge directions.\n\n"
         "It is the largest k such that the vertex is in a subgraph of minimum degree k.",
         result="core",
@@ -227,14 +198,14 @@ ROWS = (
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
     Algorithm(
-        "triangles", triangle_count,
+        "triangles", "graph.triangles:triangle_count",
         "Count the triangles at every vertex of GRAPH, ignoring edge directions and duplicates.",
         result="triangles total",
         report=Report({"total": count("Triangles of the graph.")}),
         benchmarks=(Benchmark(4, 8 + 8),),
     ),
     Algorithm(
-        "truss", truss_number,
+        "truss", "graph.truss:truss_number",
         "Find the truss number of every edge of GRAPH, ignoring edge directions and duplicates.\n\n"
         "It is the largest k of a subgraph each of whose edges is in k - 2 of its triangles.  The"
         " result has the order of the file; edges from a vertex to itself have -1.",
@@ -250,7 +221,7 @@ ROWS = (
         benchmarks=(Benchmark(4 + 4, 8),),
     ),
     Algorithm(
-        "independent", maximal_independent_set,
+        "independent", "graph.independent:maximal_independent_set",
         "Find a maximal independent set of GRAPH: vertices without edges between them.\n\n"
         "None can be added.  The result says of every vertex whether it is selected.  Edge"
         " directions, and edges from a vertex to itself, are ignored.",
@@ -261,7 +232,7 @@ ROWS = (
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
     Algorithm(
-        "matching", matching,
+        "matching", "graph.matching:matching",
         "Find a maximal matching of GRAPH: edges without common ends.\n\n"
         "None can be added.  The result says of every vertex which one is its partner, -1 if none"
         " is.  Edge directions, and edges from a vertex to itself, are ignored.",
@@ -282,7 +253,7 @@ ROWS = (
         benchmarks=(Benchmark(4, 2 * 8 + 4),),
     ),
     Algorithm(
-        "colouring", colouring,
+        "colouring", "graph.colouring:colouring",
         "Colour the vertices of GRAPH so that neighbours differ, with few colours.\n\n"
         "By falling degree each vertex gets the smallest colour that its neighbours leave.  Edge"
         " directions, and edges from a vertex to itself, are ignored.",
@@ -295,7 +266,7 @@ ROWS = (
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
-        "label-propagation", label_propagation,
+        "label-propagation", "graph.label_propagation:label_propagation",
         "Find communities of GRAPH by label propagation.\n\n"
         "The result is the smallest vertex of each one's community.  Communities are connected, and"
         " no vertex has edges of more weight to another one.  Edge directions are ignored.",
@@ -306,7 +277,7 @@ ROWS = (
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
     ),
     Algorithm(
-        "louvain", louvain,
+        "louvain", "graph.louvain:louvain",
         "Find communities of GRAPH that have a large modularity.\n\n"
         "The result is the smallest vertex of each one's community.  Communities are connected."
         "  Edge directions are ignored.",
@@ -322,7 +293,7 @@ ROWS = (
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
     ),
     Algorithm(
-        "densest", densest_subgraph,
+        "densest", "graph.densest:densest_subgraph",
         "Find the densest subgraph of GRAPH: that with the most edges per vertex.\n\n"
         "Edge directions, weights and duplicates are ignored.  The result is the largest of the"
         " densest subgraphs.",
@@ -347,7 +318,7 @@ ROWS = (
         benchmarks=(Benchmark(4, 8), Benchmark(4, 8, ", approximate", {"exact": False})),
     ),
     Algorithm(
-        "max-clique", max_clique,
+        "max-clique", "graph.cliques:max_clique",
         "Find a largest clique of GRAPH: vertices any two of which have an edge.\n\n"
         "Edge directions, and edges from a vertex to itself, are ignored.  Of a hard graph it may"
         " take very long.",
@@ -357,7 +328,7 @@ ROWS = (
         benchmarks=(Benchmark(4, 8),),
     ),
     Algorithm(
-        "max-k-plex", max_k_plex,
+        "max-k-plex", "community.plex:max_k_plex",
         "Find a largest k-plex of GRAPH: vertices that have edges to all of it but k.\n\n"
         "A vertex counts among these k itself.  Edge directions, and edges from a vertex to itself,"
         " are ignored.  Of a hard graph it may take very long.",
@@ -374,7 +345,7 @@ ROWS = (
         benchmarks=(Benchmark(4, 8, ", k = 2", {"k": 2}),),
     ),
     Algorithm(
-        "mst", mst,
+        "mst", "graph.mst:mst",
         "Find a minimum spanning forest of GRAPH, ignoring edge directions.\n\n"
         "The result is the positions of its edges in the file, counting from 0.",
         result="edges",
@@ -391,7 +362,7 @@ ROWS = (
         benchmarks=(Benchmark(8, 8),),
     ),
     Algorithm(
-        "pagerank", pagerank,
+        "pagerank", "graph.pagerank:pagerank",
         "Rank the vertices of GRAPH by the links into them; ranks sum to 1.",
         result="rank", conditions="damping weighted",
         report=Report(
@@ -417,7 +388,7 @@ ROWS = (
         ),
     ),
     Algorithm(
-        "betweenness", betweenness,
+        "betweenness", "graph.betweenness:betweenness",
         "Find the share of shortest paths that pass through each vertex of GRAPH.",
         result="centrality sources", conditions="normalized weighted",
         report=Report(
@@ -435,7 +406,7 @@ ROWS = (
         ),
     ),
     Algorithm(
-        "edge-betweenness", edge_betweenness,
+        "edge-betweenness", "graph.edge_betweenness:edge_betweenness",
         "Find the share of shortest paths that pass through each edge of GRAPH.\n\n"
         "The result has the order of the file.",
         result="centrality sources", of_edges="centrality", conditions="normalized weighted",

@@ -107,7 +107,7 @@ def _check_answer(
         given["edges"] = np.sort(_ids(np.asarray(graph.edge_order), given["edges"]))
     for name in row.of_edges.split():
         given[name] = _by_id(graph, edges, given[name])
-    checker = getattr(validate, row.function.__name__)
+    checker = getattr(validate, row.public_name)
     _check_and_report(algorithm, answer, edges, partial(checker, graph, **given), as_json)
 
 

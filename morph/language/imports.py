@@ -5,22 +5,29 @@ from __future__ import annotations
 import importlib
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 SIGNALS = signal.SIGINT, signal.SIGTERM  # the handler of the first one is restored last
 
 
 def import_uninterrupted(name: str) -> ModuleType:
-    """Import a module; the handlers of `SIGNALS` run after the import.
+    """Import a module; the handlers of `SIGNALS` run after the import."""
+    return uninterrupted(importlib.import_module, name)
+
+
+def uninterrupted(load: Callable[[str], T], name: str) -> T:
+    """Call a function that imports; the handlers of `SIGNALS` run after the import.
 
     An exception raised in an import can leave a package without some of its names.  If Ctrl-C
     interrupts ``exec`` of a text, as in `dataclasses`, CPython also ends the process later with the
     status of SIGINT.
     """
     if threading.current_thread() is not threading.main_thread():
-        return importlib.import_module(name)
+        return load(name)
     received: dict[int, FrameType | None] = {}
     previous: dict[int, Any] = {
         n: handler for n in SIGNALS if callable(handler := signal.getsignal(n))
@@ -37,4 +44,4 @@ def import_uninterrupted(name: str) -> ModuleType:
             after.callback(signal.signal, number, handler)
         for number in previous:
             signal.signal(number, received.__setitem__)
-        return importlib.import_module(name)
+        return load(name)

@@ -14,7 +14,7 @@ from morph.prelude import i32
 
 ARGUMENTS = {"k_core": (2,), "k_truss": (3,), "max_k_plex": (2,), "community": (0, (2, 3))}
 ARGUMENTS["max_flow"] = (0, 3)
-NAMES = sorted({row.function.__name__ for row in ROWS if not row.acyclic} | set(ARGUMENTS))
+NAMES = sorted({row.public_name for row in ROWS if not row.acyclic} | set(ARGUMENTS))
 
 
 def path_graph(target):

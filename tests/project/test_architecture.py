@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import morph
-from morph.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
 MODULES = {
@@ -70,7 +69,7 @@ LAYERS = {
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
     "algorithms.registration": "",
-    "algorithms.registry": "algorithms.graph algorithms.community algorithms.registration",
+    "algorithms.registry": "algorithms.registration",
     "algorithms.triangulation": f"{PUBLIC} algorithms.triangulation",
     "algorithms.refinement": f"{PUBLIC} algorithms.triangulation algorithms.refinement",
     "algorithms": "",
@@ -281,9 +280,13 @@ def test_names_of_modules_are_imported_in_few_places():  # each could hide an im
     def callers(pattern: str) -> set[str]:
         return {m for m, texts in calls.items() if any(re.match(pattern, t) for t in texts)}
 
-    assert callers(r"importlib\.import_module\((?!'\w+'\))") == {"morph.language.imports"}
-    # packages at their first use; providers of hooks
-    assert callers(r"import_uninterrupted\(") == {"morph", "morph.language.hooks"}
+    assert not callers(r"importlib\.import_module\((?!'\w+'\))")
+    # public names, and providers of hooks, at their first use
+    assert callers(r"uninterrupted\(") == {"morph", "morph.language.imports"}
+    assert callers(r"import_uninterrupted\(") == {"morph.language.hooks"}
+    # commands, algorithms of the registry, kernels of common units
+    resolving = {"morph.cli", "morph.algorithms.registration", "morph.launch.common_units"}
+    assert callers(r"(pkgutil\.)?resolve_name\(") == resolving
     assert callers(r"[\w.]+\.bind\('") == {"morph.providers"}
     assert callers(r"Hook\(") == set(HOOKS)
     for module, texts in calls.items():
@@ -477,8 +480,6 @@ def test_prelude_includes_no_header():
 
 
 def test_public_names_are_there():
-    assert len(morph.__all__) == len(set(morph.__all__))
-    own = morph.__all__[: -len(registry.__all__)]
-    assert (own, registry.__all__) == (sorted(own), sorted(registry.__all__))
+    assert morph.__all__ == sorted(set(morph.__all__))
     for name in morph.__all__:
         assert getattr(morph, name).__doc__, name

@@ -23,7 +23,7 @@ from morph.prelude import i32
 
 def test_functions_and_checkers_are_public():
     for row in ROWS:
-        name = row.function.__name__
+        name = row.public_name
         assert getattr(morph, name) is row.function and name in morph.__all__
         assert name in validate.__all__
 

@@ -56,8 +56,8 @@ def test_all_public_functions_are_among_them():
     files = root / "tests/support/wheel_units.py", root / "benchmarks/launch.py"
     text = "".join(file.read_text() for file in files)
     called = set(re.findall(r"\bmorph\.(?:survey\.)?(\w+)", text))
-    called |= {row.function.__name__ for row in ALGORITHMS.values()}
-    public = [vars(module)[n] for module in (morph, morph.survey) for n in module.__all__]
+    called |= {row.public_name for row in ALGORITHMS.values()}
+    public = [getattr(module, n) for module in (morph, morph.survey) for n in module.__all__]
     functions = {x.__name__ for x in public if isinstance(x, FunctionType)}
     functions |= {k.__name__ for k in public if getattr(k, "__name__", "").startswith("Dynamic")}
     without_units = {

@@ -100,7 +100,7 @@ def main_field(row: Algorithm, found: Any) -> np.ndarray:
 def check(row: Algorithm, graph: Any, found: Any, **options: Any) -> None:
     """Give a result to its checker."""
     claims = row.checked_arguments(found, row.arguments_of(options))
-    getattr(validate, row.function.__name__)(graph, **claims)
+    getattr(validate, row.public_name)(graph, **claims)
 
 
 def grid(side: int) -> tuple[np.ndarray, np.ndarray]:

@@ -83,7 +83,7 @@ def algorithms() -> Iterator[tuple[str, ...]]:
     for row in algorithm_rows:
         finds = (row.function.__doc__ or "").partition("\n")[0].replace("``", "`")
         arrays = ", ".join(f"`{name}`" for name in row.result.split())
-        yield f"`{row.function.__name__}`", finds.rstrip("."), arrays, f"`morph {row.name}`"
+        yield f"`{row.public_name}`", finds.rstrip("."), arrays, f"`morph {row.name}`"
 
 
 def networkx_functions() -> Iterator[tuple[str, ...]]:
