@@ -19,7 +19,7 @@ from common import synchronize, table
 
 import morph
 from morph import generate
-from morph.generate.graphs import bytes_of_columns, bytes_of_part
+from morph.generate.construction import bytes_of_columns, bytes_of_part
 from morph.prelude import atomic_add, i32, i64
 
 

@@ -31,12 +31,12 @@ PROGRAMS = {
     "examples/falcon/sssp_optimised": "SSSP",
     "examples/falcon/mst_worklist": "MST",
     **{row.function.__module__.replace(".", "/"): SAME.get(row.name) for row in ROWS},
-    "morph/algorithms/refinement/refine quality steiner cavity kernels": "DMR",
-    "morph/algorithms/triangulation/triangulate half_edges delaunay insertion segments exterior "
-    "intersections": None,
-    "morph/algorithms/community/community candidates search roots lists one tasks neighbourhood": (
-        None
-    ),
+    "morph/algorithms/refinement/refine rounds parameters deterministic quality steiner cavity "
+    "kernels": "DMR",
+    "morph/algorithms/triangulation/triangulate half_edges delaunay insertion insertion_order "
+    "segments exterior intersections": None,
+    "morph/algorithms/community/community candidates search nodes reduction greedy roots lists one "
+    "tasks neighbourhood": None,
     "morph/algorithms/graph/betweenness_weighted": None,
     "morph/algorithms/graph/many_sources": None,
     "morph/algorithms/graph/path": None,

@@ -1,14 +1,14 @@
 // Programs that all parts of a graph execute together: crossings, mirrors, messages.
 //
-// A crossing is a barrier of all threads of all parts.  The threads of a part meet at their own barrier; the master
-// stores words into the mailbox of every part, and waits until all parts have arrived in its own mailbox.  A mailbox holds,
-// of each part and for the last two crossings, the number of the crossing with two bits, on a line of its own, and the words
-// that the part has published there.
+// A crossing is a barrier of all threads of all parts.  The threads of a part wait at the barrier of the part; its master
+// stores words into the mailbox of every part, and waits until its own mailbox has the arrivals of all parts.  A mailbox
+// has, for each part and each of the last two crossings, the number of the crossing with two bits, on a separate cache
+// line, and the words that the part has published at the crossing.
 //
 // Invariants
-//   - The lines and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
-//     nothing is reset.  Those of odd and of even crossings have different places: a part arrives at crossing n + 2 after
-//     all parts have arrived at n + 1, and so have read the lines and words of n.
+//   - The lines and words of part k in any mailbox are written by the master of part k alone.  Numbers of crossings only
+//     grow, so lines are not reset.  Odd and even crossings use different lines and words: a part arrives at crossing
+//     n + 2 after all parts have arrived at n + 1, and so have read the lines and words of n.
 //   - Stores of any thread before a crossing are visible to all threads of all parts after it.  They happen before the
 //     arrival of the thread's block (barrier of the block), before the master's arrival (the barrier word: release and
 //     acquire at the scope of the GPU), before the master's store of its line (a fence at the scope of the system), before
@@ -21,8 +21,8 @@
 //     them, and all threads leave (PARTS_LEFT).  The hosts exchange the words, mirrors and messages, and launch again: the
 //     step resumes at its crossing (`Run::crossed`), and its mailbox has the words of all parts.  Until then the step has
 //     published nothing.  Rows for other parts are stored to memory of this part, from which the host sends them.
-//   - All parts meet at the same crossings.  One exception: a part that has seen the host's request to stop at a
-//     barrier of its own publishes that at its next crossing and does not wait.  A part that waits sees the
+//   - All parts arrive at the same crossings.  One exception: a part that has seen the host's request to stop at one of
+//     its own barriers publishes PART_STOPS at its next crossing and does not wait.  A part that waits there sees the
 //     same request.  Then PARTS_STOPPED is set, all threads leave, and no crossing follows in this launch.
 
 #ifdef MORPH_RANKS  // the hosts exchange at crossings, for which the parts leave the launch
@@ -30,9 +30,9 @@ constexpr bool ON_RANKS = true;
 #else
 constexpr bool ON_RANKS = false;
 #endif
-constexpr i32 OWN_VALUES = ON_RANKS ? 2 : 1;     // the bits that follow; on ranks, which crossing it is
+constexpr i32 OWN_VALUES = ON_RANKS ? 2 : 1;     // words before those of a step: the bits below; on ranks, the step
 enum : u64 { PART_FAILED = 1, PART_STOPS = 2 };  // an item of the part has failed; the part stops
-constexpr i32 OWN_BITS = 2;
+constexpr i32 OWN_BITS = 2;                      // the number of these bits
 
 // A word of this part that other parts write, or of another part.
 template <class T> MORPH_FN T load_system(const T* p) {
@@ -209,7 +209,8 @@ template <class C> struct SentAtOnce { enum { VALUES = 1 }; };
 template <class T, i64 STRIDE, i64 OFFSET, Mode MODE> struct SentAtOnce<Col<T, STRIDE, OFFSET, MODE>> {
     enum { SIZE = sizeof(Value<T>), VALUES = STRIDE == SIZE && SIZE < 4 ? 4 / SIZE : 1 };
 };
-// Moves values in steps of `threads`: several loads of a thread are in flight, as a store waits for its value.
+// Copies the values from `begin` on, in strides of `threads`.  A thread issues several loads before its first store, so
+// that their latencies overlap.
 constexpr i32 IN_FLIGHT_TO_MIRRORS = TARGET_GPU ? 4 : 1;
 template <class T, class F, class G>
 MORPH_FN void move_all(i64 begin, i64 end, i64 threads, const F& load_value, const G& store_value) {
@@ -242,7 +243,7 @@ MORPH_FN void send_rows(
             return bits;
         };
         move_all<u32>(thread, words, threads, word, [&](i64 i, u32 x) { store((u32*)to.at(first + begin + i * VALUES), x); });
-        for (i64 j = from + thread; j < begin; j += threads) set(j, value(j));  // less than a word on either side
+        for (i64 j = from + thread; j < begin; j += threads) set(j, value(j));  // before and after the whole words
         for (i64 j = begin + words * VALUES + thread; j < last; j += threads) set(j, value(j));
     } else {
         move_all<V>(from + thread, last, threads, value, set);
@@ -277,9 +278,9 @@ MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, 
 
 // If all values that a step has written to a column are equal, a part sends a bit for each of its rows: whether the row
 // has this value.  Rows without the bit have not changed; mirrors of rows that had the value before do not change.  Bits
-// are received apart from the column, which other parts may still read in the same step; mirrors are set after the
-// crossing.  A part may send the next bits while another one still reads these, so bits are double-buffered: one buffer
-// for crossings with even numbers, one for those with odd numbers.
+// are received in separate buffers, since the receiver may still read the column in the same step; mirrors are set after
+// the crossing.  A part may send the bits of the next crossing before another part has read those of this one, so bits are
+// double-buffered: one buffer for crossings with even numbers, one for those with odd numbers.
 //
 // In each buffer of a receiver a sender has `EQUAL_WIDTH` words of 32 rows.  For each of these words the receiver knows
 // which of its rows it mirrors, and the first of their mirrors, which are consecutive.
@@ -364,9 +365,9 @@ template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// If there are fewer mirrors than words of marks, if they may lie in no order, or if the host sends rows, all are sent, and
-// no marks are read.  If at least half of a warp's words have marks, it sends the rows of all its words, which is faster
-// than word by word.
+// If there are fewer mirrors than words of marks, if mirrors may be unordered, or if the host sends rows, the values of all
+// rows are sent, and no marks are read.  If at least half of a warp's words have marks, the warp sends the rows of all its
+// words, which is faster than word by word.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
     constexpr i32 GROUP = 8 * MARKED_ROWS;  // rows of a word
@@ -481,15 +482,15 @@ MORPH_FN void combine_copies(const A& a, R& t, const C& column, i64* meta, i32 p
 // --- messages -------------------------------------------------------------------------------------
 //
 // An item of an outbox is a mirror, or an own row; the message goes to the owner of the row, as an item of its inbox.
-// Inboxes of one kind have the same capacity on all parts, and each part has an equal region of every inbox.  So it
-// knows the positions of its messages without asking.  If a region is too small, the part only counts the messages; at
-// the crossing after that all parts have all counts, so all make the same decision to grow the inboxes and send again.
-// The step that executes messages numbers them without the gaps between regions.
+// Inboxes of one kind have the same capacity on all parts, and each part has an equal region of every inbox.  So a part
+// knows the positions of its messages without communication.  Messages beyond the end of a region are counted and not
+// written; at the next crossing all parts have all counts, so all make the same decision to grow the inboxes and send
+// again.  The step that executes messages numbers them without the gaps between regions.
 
 // The part that owns a row: an own row, or a mirror.
 struct Owners {
     i64 owned;
-    const u8* of_mirror;            // if they lie in no order
+    const u8* of_mirror;            // the owner of each mirror, if mirrors may be unordered
     i32 own, ends[MOST_PARTS - 1];  // of the mirrors of each part
     explicit MORPH_FN Owners(const Route& r) : owned(r[ROUTE_OWNED]), of_mirror((const u8*)r[ROUTE_OWNER]), own(r.own) {
         MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS - 1; k++)
@@ -504,8 +505,8 @@ struct Owners {
     }
 };
 
-// Which messages are sent: all, or those whose value is still the best offer of this part to their row.  Others have no
-// effect if the owner executes the best offer first.
+// Which messages are sent: all, or those whose value is still the best of this part for their row, by a comparison with
+// the mirror.  Others have no effect if the owner executes the best one first.
 struct EveryMessage {
     MORPH_FN bool operator()(i64, i64) const { return true; }
 };
@@ -530,7 +531,7 @@ template <class A> MORPH_FN void publish_message_counts(const A& a, u64* w) {
         store(a.parts + PARTS_COUNTS + k, 0);
     }
 }
-// Whether there are no messages at all.
+// Whether no part has sent messages.
 MORPH_FN bool is_quiet(const Published& w) { return or_of_parts(w, MOST_PARTS) == 0; }
 // The inbox contains the messages to this part.  Returns whether the inboxes, store number `inbox` of the unit, must grow
 // first.
@@ -579,8 +580,8 @@ struct SortedMessages {
     unsigned short order[SORTERS * SORTED_EACH];
 };
 
-// Writes the messages to the inboxes of their receivers; all threads, before a crossing.  Not inlined: its registers would
-// be spilled, and those of the loops of other steps.
+// Writes the messages to the inboxes of their receivers; called by all threads, before a crossing.  Not inlined: registers
+// of its loops, and of the loops of other steps, would be spilled.
 template <class A, class C, class K, class... Sent>
 MORPH_OUTLINED void sort_and_push(
     const A& a, const i32 thread, const i32 threads, i64* meta, const C items, const i64* inbox_meta, i32 route, i32 peers,

@@ -16,7 +16,7 @@ from morph.data.pickles import reduced
 from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store, groups_of
 from morph.data.table import Table
-from morph.data.versions import exclusive, moved, renew
+from morph.data.versions import advance_epoch, exclusive, renew
 from morph.language.dtypes import Ref, vec
 from morph.language.intrinsics import scalar_of
 from morph.language.messages import shown
@@ -383,7 +383,7 @@ class Set:
         self.version = 0
         self._parent = self._singletons(table.capacity)
         table.dependents.add(self)
-        moved()
+        advance_epoch()
 
     def _singletons(self, capacity: int) -> Array:
         with self.device.active():
@@ -509,7 +509,7 @@ class Flag:
         self.columns: dict[str, Column] = {}
         self.version = 0
         self._buffers = self.device.zeros(4, np.int32)  # the first; fused programs rotate 0 to 2
-        moved()
+        advance_epoch()
 
     def __bool__(self) -> bool:
         """Whether the flag is raised; synchronises with the GPU."""

@@ -48,7 +48,7 @@ class Place:
         return self._array
 
 
-class LatePlace(Place):
+class LazyPlace(Place):
     """The place of a column whose record may have no memory yet."""
 
     __slots__ = ("_record",)

@@ -15,11 +15,11 @@ import numpy as np
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
 from morph.data.conversion import as_integer, column_from, converted
-from morph.data.layout import Column, LatePlace, Place, Record, record
+from morph.data.layout import Column, LazyPlace, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
-from morph.data.versions import exclusive, moved, new_lock, renew
-from morph.language.arguments import word
+from morph.data.versions import advance_epoch, exclusive, new_lock, renew
+from morph.language.arguments import string
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, is_host
@@ -81,7 +81,7 @@ class Store:
         counters[CAPACITY] = counters[BUDGET] = self.capacity
         self._meta: Array = counters if device.on_host else None
         self._host_counters: np.ndarray[Any, Any] | None = counters
-        moved()
+        advance_epoch()
 
     # --- counters --------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Store:
         KeyError
             If there is no such column.
         """
-        word(name, "name")
+        string(name, "name")
         if name not in self.columns:
             raise KeyError(self.no_column(name))
         column = self.columns.pop(name)
@@ -210,7 +210,7 @@ class Store:
         ValueError
             If ``new`` is in use or not a valid name of a column.
         """
-        word(old, "old"), word(new, "new")
+        string(old, "old"), string(new, "new")
         if old not in self.columns:
             raise KeyError(self.no_column(old))
         self._check_name(new)
@@ -345,7 +345,7 @@ class Store:
             if rec.is_computed:
                 c.place = Place(self.device, rec.buffer, base, offset, self.capacity)
             else:
-                c.place = LatePlace(self.device, rec, self.capacity)
+                c.place = LazyPlace(self.device, rec, self.capacity)
             c.stride = rec.stride
 
     def _changed(self) -> None:

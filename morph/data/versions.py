@@ -38,13 +38,13 @@ latest = Latest()
 
 def renew(x: Any, version: int | None = None) -> None:
     """Set the version of an object to a new one, or to that of a restored state."""
-    moved()  # also before, in case an interrupt comes in between
+    advance_epoch()  # also before, in case an interrupt comes in between
     x.version = next(_numbers) if version is None else version
-    moved()  # other threads may have compared the old version in between
+    advance_epoch()  # other threads may have compared the old version in between
 
 
-def moved() -> None:
-    """Change the epoch: an object is new, or has a new version."""
+def advance_epoch() -> None:
+    """Set `latest.epoch` to a new number: an object is new, or has a new version."""
     latest.epoch = next(_numbers)
 
 

@@ -28,6 +28,7 @@ from morph.prelude import u32, vector
 from morph.runtime.device import Array, Device
 
 UNIT = 2.0**-53
+AT_ONCE = 1 << 17  # edges drawn from one stream, to fit the cache; determines the graphs
 
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _LOW = 0xFFFFFFFF  # the lower half of a word

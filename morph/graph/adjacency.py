@@ -33,7 +33,7 @@ from morph.graph.gapped import (
 )
 from morph.graph.rebuild import RebuiltRows
 from morph.graph.tiles import Tiles, tiles_of
-from morph.language.arguments import word
+from morph.language.arguments import string
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -236,7 +236,7 @@ class Adjacency:
         ValueError
             If there is no such direction, or an edge has an end that is not a point.
         """
-        if word(direction, "direction") not in ("out", "in"):
+        if string(direction, "direction") not in ("out", "in"):
             raise ValueError(f"direction {shown(direction)}: expected 'out' or 'in'")
         found = self._built.get(direction)
         if found is None and self.gapped:

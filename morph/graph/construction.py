@@ -27,7 +27,7 @@ from morph.graph.interop import (
     networkx_edges,
     table_edges,
 )
-from morph.language.arguments import key, truth
+from morph.language.arguments import boolean, check_name
 from morph.language.dtypes import parse
 from morph.language.messages import shown
 from morph.runtime.arrays import listed, refuse_masked
@@ -35,7 +35,12 @@ from morph.runtime.device import Array, Device, device_for
 
 POINTS_PER_EDGE = 16  # number of points whose offsets take as long as sorting one edge
 Form = Literal["directed", "both", "symmetric", "verified"]
-"""Of an edge list: without reverses, to be added or not; with reverses, to be verified or not."""
+"""Which arcs an edge list has, and what is done with it.
+
+``"directed"``: the edges of a directed graph.  ``"both"``: one arc of each undirected edge; the
+other is added.  ``"symmetric"``: both arcs, which is checked.  ``"verified"``: both arcs, which the
+reader of the file has checked.
+"""
 
 
 class Making:
@@ -101,8 +106,8 @@ class Making:
         MemoryError
             If the device has less free memory than `bytes_needed`, before any is allocated.
         """
-        directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
-        symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
+        directed, symmetric = boolean(directed, "directed"), boolean(symmetric, "symmetric")
+        symmetrize, copy = boolean(symmetrize, "symmetrize"), boolean(copy, "copy")
         unpaired: Form = "both" if symmetrize or not directed else "directed"
         form: Form = "symmetric" if symmetric else unpaired
         return cls._from_edges(src, dst, weight, n, form, copy, device)
@@ -165,7 +170,7 @@ class Making:
         MemoryError
             As in `from_edges`.
         """
-        symmetric, copy = truth(symmetric, "symmetric"), truth(copy, "copy")
+        symmetric, copy = boolean(symmetric, "symmetric"), boolean(copy, "copy")
         where = device_for(device, dst, offsets, weight)
         work = where.array_device(dst, offsets, weight)
         keep = not copy or work is not where  # as in `from_edges`
@@ -217,7 +222,7 @@ class Making:
         ValueError
             If the matrix is not square.
         """
-        weight, copy = truth(weight, "weight"), truth(copy, "copy")
+        weight, copy = boolean(weight, "weight"), boolean(copy, "copy")
         if not hasattr(matrix, "tocsr"):
             raise TypeError(f"matrix is a sparse matrix of SciPy or CuPy, not {shown(matrix)}")
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -248,7 +253,7 @@ class Making:
         """
         if not hasattr(graph, "adjacency") or not hasattr(graph, "is_multigraph"):
             raise TypeError(f"graph is a graph of NetworkX, not {shown(graph)}")
-        key(weight, "weight")
+        check_name(weight, "weight")
         return cls._of_data(networkx_edges(graph, weight), bool(graph.is_directed()), device)
 
     @classmethod
@@ -301,12 +306,12 @@ class Making:
             If the table has no such columns, an end is missing, a real number or a date, and as in
             `from_edges`.
         """
-        key(source, "source")
-        key(target, "target")
-        key(weight, "weight")
+        check_name(source, "source")
+        check_name(target, "target")
+        check_name(weight, "weight")
         if not hasattr(table, "columns") or not hasattr(table, "__getitem__"):
             raise TypeError(f"table is a table of pandas, polars or Arrow, not {shown(table)}")
-        directed, labels = truth(directed, "directed"), truth(labels, "labels")
+        directed, labels = boolean(directed, "directed"), boolean(labels, "labels")
         return cls._of_data(table_edges(table, source, target, weight, labels), directed, device)
 
     @classmethod
@@ -372,7 +377,7 @@ class Making:
             False if edges must be sorted by source, or reverse edges are added.
         """
         n, m = as_integer(n, "n"), as_integer(m, "m")
-        arranged = truth(arranged, "arranged")
+        arranged = boolean(arranged, "arranged")
         if weight is not None:
             weight = parse(weight, "weight").dtype
         return bytes_needed(n, m, weight, arranged)

@@ -10,7 +10,7 @@ import numpy as np
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.labels import Labelled
-from morph.language.arguments import key
+from morph.language.arguments import check_name
 from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.runtime.device import Array
@@ -59,7 +59,7 @@ class Exporting(Labelled):
         ValueError
             If edges have no such column, or it is a vector.
         """
-        key(weight, "weight")
+        check_name(weight, "weight")
         from scipy.sparse import csr_array  # noqa: PLC0415
 
         offsets, _ = self.adjacency("out")
@@ -91,7 +91,7 @@ class Exporting(Labelled):
         ValueError
             As `to_scipy`, and if only some points have labels.
         """
-        key(weight, "weight")
+        check_name(weight, "weight")
         import networkx as nx  # noqa: PLC0415
 
         src, dst, values = self._edges_once(weight)
@@ -130,7 +130,7 @@ class Exporting(Labelled):
         ValueError
             As `to_networkx`.
         """
-        key(weight, "weight")
+        check_name(weight, "weight")
         import igraph  # noqa: PLC0415
 
         src, dst, values = self._edges_once(weight)
@@ -167,7 +167,7 @@ class Exporting(Labelled):
         ValueError
             As `to_networkx`.
         """
-        key(weight, "weight")
+        check_name(weight, "weight")
         import pandas as pd  # noqa: PLC0415
 
         src, dst, values = self._edges_once(weight)

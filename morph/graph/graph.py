@@ -16,7 +16,7 @@ from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.store import groups_of
 from morph.data.table import Table
-from morph.data.versions import exclusive, moved, new_lock, renew
+from morph.data.versions import advance_epoch, exclusive, new_lock, renew
 from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows, sources_from
@@ -24,7 +24,7 @@ from morph.graph.construction import Making
 from morph.graph.edgelist import have_reverses
 from morph.graph.export import Exporting
 from morph.graph.tiles import TILED, Tiles
-from morph.language.arguments import truth, word
+from morph.language.arguments import boolean, string
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -86,7 +86,7 @@ class Graph(Making, Exporting):
     )  # fmt: skip
 
     def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
-        directed = truth(directed, "directed")
+        directed = boolean(directed, "directed")
         self.device = device_for(device)
         self._lock = new_lock()  # held while a thread changes, reads or copies the graph
         self.name = "graph"
@@ -106,7 +106,7 @@ class Graph(Making, Exporting):
         self.points = self.add_table("points")
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
         self._adjacency = Adjacency(self.points, self.edges)
-        moved()
+        advance_epoch()
 
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
@@ -139,7 +139,7 @@ class Graph(Making, Exporting):
         ValueError
             If the name is in use or not an identifier.
         """
-        word(name, "name")
+        string(name, "name")
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"table {shown(name)}: the name of a table is an identifier")
         if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
@@ -184,11 +184,18 @@ class Graph(Making, Exporting):
         ValueError
             If the graph has 2^31 edges or more.
         """
+        self.refuse_fixed()
+        self.edges._refuse_wide("in a graph that changes")
+
+    def refuse_fixed(self) -> None:
+        """Refuse changes of points and edges, as `may_change`, but for the number of edges.
+
+        Callers of prepared batches call it: their graphs have fewer than 2^31 edges.
+        """
         if self.fixed:
             raise TypeError(self.fixed)
         if self.undoable:
             raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
-        self.edges._refuse_wide("in a graph that changes")
 
     @exclusive
     def points_changed(self, appended: bool = False) -> None:
@@ -330,7 +337,7 @@ class Graph(Making, Exporting):
             If edges have no such column, or it is a vector.
         """
         if by is not None:
-            word(by, "by")
+            string(by, "by")
         if by is not None and by not in self.edges.columns:
             raise ValueError(self.edges.no_column(by))
         if by is not None and self.edges.columns[by].size:

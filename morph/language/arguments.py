@@ -9,7 +9,7 @@ import numpy as np
 from morph.language.messages import shown
 
 
-def truth(x: Any, name: str) -> bool:
+def boolean(x: Any, name: str) -> bool:
     """Return an argument that is True or False, or 1 or 0.
 
     Raises
@@ -22,7 +22,7 @@ def truth(x: Any, name: str) -> bool:
     return bool(x)
 
 
-def callback(x: Any, name: str) -> None:
+def check_callable(x: Any, name: str) -> None:
     """Refuse an argument that is neither None nor can be called.
 
     Raises
@@ -34,7 +34,7 @@ def callback(x: Any, name: str) -> None:
         raise TypeError(f"{name} is a function, not {shown(x)}")
 
 
-def word(x: Any, name: str) -> str:
+def string(x: Any, name: str) -> str:
     """Return an argument that is a string, such as the name of a column.
 
     Raises
@@ -47,7 +47,7 @@ def word(x: Any, name: str) -> str:
     return x
 
 
-def key(x: Any, name: str) -> None:
+def check_name(x: Any, name: str) -> None:
     """Refuse an argument that cannot be the name of a column or attribute.
 
     Raises
@@ -61,7 +61,7 @@ def key(x: Any, name: str) -> None:
         raise TypeError(f"{name} is the name of a column or attribute, not {shown(x)}") from None
 
 
-def of_type(x: Any, name: str, *kinds: str) -> None:
+def check_type(x: Any, name: str, *kinds: str) -> None:
     """Refuse an argument whose class, and its bases, have none of these names.
 
     Raises

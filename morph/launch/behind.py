@@ -18,7 +18,7 @@ class Behind(threading.local):
 
     enqueue: Callable[[], None] | None = None
 
-    def begin(self) -> None:
+    def enqueue_work(self) -> None:
         """Enqueue the work, if there is some."""
         if self.enqueue is not None:
             self.enqueue()

@@ -21,7 +21,7 @@ from morph.compiler.ir.layout import State
 from morph.compiler.ir.outline import Outline
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.data.row import Row
-from morph.data.versions import moved
+from morph.data.versions import advance_epoch
 from morph.language.bundles import (
     field_name,
     flat,
@@ -75,11 +75,16 @@ class Description:
 
     Attributes
     ----------
-    names, kinds : the arguments without bundles: an `Object`, a `Handle` of a row, a scalar type, a
-        function, or of a static parameter its type and value as text
-    statics : values of static parameters, by name
-    shape : of each argument, the names and shapes of a bundle's fields; None for others
-    domain : the table or collection whose rows or items a ``foreach`` runs over
+    names, kinds : sequence
+        The names of the arguments without bundles, and what a unit depends on of each: an `Object`,
+        a `Handle` of a row, a scalar type, a function, or of a static parameter its type and value
+        as text.
+    statics : dict of str to number
+        Values of static parameters, by name.
+    shape : tuple
+        Of each argument, the names and shapes of a bundle's fields; None for others.
+    domain : Object or None
+        The table or collection whose rows or items a ``foreach`` runs over.
     """
 
     function: Launchable
@@ -120,12 +125,13 @@ class Parsed:
     Attributes
     ----------
     unit : ir.Unit
-    getters : the origin of each scalar argument: an argument of the call, or a captured number
-    dependencies : `morph.compiler.frontend.dependencies.Dependencies`
+    origins : dict of str to Origin
+        For each scalar argument, the argument of the call or the captured number that it is.
+    dependencies : morph.compiler.frontend.dependencies.Dependencies
     """
 
     unit: Any
-    getters: dict[str, Origin]
+    origins: dict[str, Origin]
     dependencies: Any = None
 
 
@@ -134,13 +140,18 @@ class Compiled(Outline):
 
     Attributes
     ----------
-    dependencies : functions that compare captured Python values with the compiled-in values
-    typing_ms : milliseconds that the checker took to find the types
-    builds : incremented when a fully optimised binary replaces the first one
+    origins : dict of str to Origin
+        As of `Parsed`; `scalar_origins` lists them in the order of the argument block.
+    dependencies : list of callable
+        Functions that compare captured Python values with the compiled-in values.
+    typing_ms : float
+        Milliseconds that the checker took to find the types.
+    builds : int
+        Incremented when a fully optimised binary replaces the first one.
     """
 
     def __init__(
-        self, unit: Any, getters: dict[str, Origin], device: Device, interruptible: bool,
+        self, unit: Any, origins: dict[str, Origin], device: Device, interruptible: bool,
         outline: Outline | None = None, compile_again: Callable[[], Any] | None = None,
     ) -> None:  # fmt: skip
         outline = outline_unit(unit) if outline is None else outline
@@ -160,7 +171,7 @@ class Compiled(Outline):
         self._binary: Any = None
         self.builds = 0
         self._wider: Compiled | None = None
-        self.getters = getters
+        self.origins = origins
         self.index = {f.kind: i for i, f in enumerate(self.fields) if not f.slot}
         slots = dict.fromkeys(f.slot for f in self.fields if f.kind == "column")
         # the fields with addresses of columns, by slot; and of other arrays of objects
@@ -175,8 +186,8 @@ class Compiled(Outline):
         self.first_scalar = 8 * next(
             (i for i, f in enumerate(self.fields) if f.kind == "scalar"), 0
         )
-        self.origins = [getters[n] for n in self.names]
-        given = [o for o in self.origins if isinstance(o, int)]
+        self.scalar_origins = [origins[n] for n in self.names]
+        given = [o for o in self.scalar_origins if isinstance(o, int)]
         # None: some numbers are captured, see `Launch._values`
         self.numbers = picker(given) if len(given) == len(self.names) else None
         self.run_offset = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
@@ -205,7 +216,7 @@ class Compiled(Outline):
         if self._text is None:
             self._text = print_unit(self.unit)
             if self.recorder is not None:
-                self.recorder.store(self.outline, self.getters, self._text)
+                self.recorder.store(self.outline, self.origins, self._text)
         return self._text
 
     def set_text(self, text: str) -> None:
@@ -226,7 +237,7 @@ class Compiled(Outline):
     def rebuilt(self) -> None:
         """Make launches load the binary again: the fully optimised one is now in the cache."""
         self.builds += 1
-        moved()
+        advance_epoch()
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
         """Replace the text; if the new one does not compile, the old one stays."""
@@ -242,14 +253,14 @@ class Compiled(Outline):
         """The same unit with local collections twice as large."""
         if self._wider is None:
             unit = widened(self.unit)
-            self._wider = Compiled(unit, self.getters, self.device, self.interruptible)
+            self._wider = Compiled(unit, self.origins, self.device, self.interruptible)
             self._wider.dependencies = self.dependencies
         return self._wider
 
     def reject_wide(self, values: Sequence[Any]) -> None:
         """Raise an error that names the number of a call that its type cannot hold, if any."""
         kinds = dict(self.inputs)
-        for name, origin, value in zip(self.names, self.origins, values, strict=True):
+        for name, origin, value in zip(self.names, self.scalar_origins, values, strict=True):
             t = kinds[name]
             given = user_name(name.removesuffix("_arg_")) if isinstance(origin, int) else origin[1]
             if isinstance(t, Scalar) and t.kind in "iu" and isinstance(value, int):
@@ -320,7 +331,7 @@ def _recorded(description: Description, recorder: UnitRecorder | None) -> Compil
         return compile_unit(description, without_objects(description)).unit
 
     made = Compiled(
-        None, record.getters, description.device, description.function.interruptible,
+        None, record.origins, description.device, description.function.interruptible,
         record.outline, compile_again,
     )  # fmt: skip
     made.set_text(record.text)
@@ -342,7 +353,7 @@ def _compiled_now(
     """Compile the unit, and have it recorded when its text is printed."""
     function = description.function
     parsed: Parsed = compile_unit(description, slots)
-    made = Compiled(parsed.unit, parsed.getters, description.device, function.interruptible)
+    made = Compiled(parsed.unit, parsed.origins, description.device, function.interruptible)
     made.dependencies = parsed.dependencies.checks
     if recorder is not None and recorder.is_recordable(parsed.dependencies, slots.captured):
         made.recorder = recorder

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 
 _ON: ContextVar[bool] = ContextVar(
     "checked", default=os.environ.get("MORPH_CHECK", "") not in ("", "0")
@@ -22,7 +22,7 @@ def is_checked(check: bool | None = None) -> bool:
     TypeError
         If ``check`` is neither None nor True or False.
     """
-    return _ON.get() if check is None else truth(check, "check")
+    return _ON.get() if check is None else boolean(check, "check")
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def checked(on: bool = True) -> Iterator[None]:
     Blocks nest; a block applies to its own thread (and task of ``asyncio``).  ``MORPH_CHECK=1`` in
     the environment checks everything.  A checked program runs launch by launch.
     """
-    before = _ON.set(truth(on, "on"))
+    before = _ON.set(boolean(on, "on"))
     try:
         yield
     finally:

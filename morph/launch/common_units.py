@@ -1,4 +1,4 @@
-"""Compiles the units of a public call in parallel, when the call begins and none is cached.
+"""Compiles the units of a public call in parallel, when the call first begins.
 
 ``common_units.json``, written by `tests/support/common_units.py`, has the descriptions of the units
 of common calls.  Other units are compiled when they are first launched.  Descriptions that name a
@@ -99,13 +99,13 @@ def _with_text(description: Description) -> Compiled | None:
         return None
     device, interruptible = description.device, description.function.interruptible
     if (record := recorder.find()) is not None:
-        made = Compiled(None, record.getters, device, interruptible, record.outline)
+        made = Compiled(None, record.origins, device, interruptible, record.outline)
         made.set_text(record.text)
         return made
     parsed = compile_unit(description, without_objects(description))
     if not recorder.is_recordable(parsed.dependencies, False):
         return None
-    made = Compiled(parsed.unit, parsed.getters, device, interruptible)
+    made = Compiled(parsed.unit, parsed.origins, device, interruptible)
     made.recorder = recorder
     return made if made.text else None
 

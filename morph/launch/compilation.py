@@ -44,13 +44,13 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
     fused = description.function.kind == "program"
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
-    getters: dict[str, Origin] = {}
+    origins: dict[str, Origin] = {}
     for i, (kind, name) in enumerate(zip(description.kinds, description.names, strict=True)):
         key = f"{name}_arg_"  # differs from the names of all fields of stores
         if isinstance(kind, Object):
             values.append(ObjectValue(pos, kind))
         elif isinstance(kind, Handle):
-            scalars[key], getters[key] = I64 if slots.stores[kind.slot].wide else I32, i
+            scalars[key], origins[key] = I64 if slots.stores[kind.slot].wide else I32, i
             index = ir.Var(name=name if fused else key, type=scalars[key], pos=pos)
             values.append(ir.Cast(x=index, type=kind, pos=pos))
         elif name in description.statics:
@@ -58,7 +58,7 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
             assert x is not None
             values.append(PythonValue(pos, x))
         elif isinstance(kind, Scalar):
-            scalars[key], getters[key] = kind, i
+            scalars[key], origins[key] = kind, i
             values.append(ir.Var(name=name if fused else key, type=kind, pos=pos))
         else:
             values.append(PythonValue(pos, kind))
@@ -69,7 +69,7 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
         state, blocks, permutations = split_into_blocks(builder, definition, params)
     else:
         state, permutations = (), ()
-        blocks = (_step(builder, description, values, scalars, getters, pos),)
+        blocks = (_step(builder, description, values, scalars, origins, pos),)
     functions = inline_effects(builder.funcs, blocks, builder.stores.values())
     reached = _reachable(functions, blocks)
     funcs = tuple(f for n, f in functions.items() if n in reached)
@@ -93,21 +93,21 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
         made=tuple(builder.made.values()),
         pos=pos,
     )
-    return Parsed(unit, getters, builder.dependencies)
+    return Parsed(unit, origins, builder.dependencies)
 
 
 def _step(
     builder: Builder, description: Description, values: list[Value],
-    scalars: dict[str, Scalar], getters: dict[str, Origin], pos: Pos,
+    scalars: dict[str, Scalar], origins: dict[str, Origin], pos: Pos,
 ) -> ir.Block:  # fmt: skip
-    """The one block of a ``foreach``."""
+    """Make the block of a ``foreach``; add its numbers to ``scalars`` and ``origins``."""
 
     def closures(func: ir.Func, kind: str) -> tuple[ir.Expr, ...]:
         found = []
         for n, _ in func.params:
             if n in builder.closures:
                 scalars[n], name = builder.closures[n]
-                getters[n] = (kind, name)
+                origins[n] = (kind, name)
                 found.append(ir.Var(name=n, type=scalars[n], pos=func.pos))
         return tuple(found)
 
@@ -126,7 +126,7 @@ def _step(
     bounds: list[ir.Expr | None] = [None, None]
     if description.bounded:
         for i, n in enumerate(("start_of_items_", "stop_of_items_")):
-            scalars[n], getters[n] = I64, len(description.kinds) + i
+            scalars[n], origins[n] = I64, len(description.kinds) + i
             bounds[i] = ir.Var(name=n, type=I64, pos=pos)
     if description.together:
         check_claims(k, description.function.__name__, pos)
@@ -156,6 +156,7 @@ def _bundled(shape: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Valu
 
 
 def _reachable(funcs: dict[str, ir.Func], blocks: tuple[ir.Block, ...]) -> set[str]:
+    """Return the names of the functions that blocks launch or call, also through others."""
     todo = [n.kernel for n in ir.find(blocks, ir.Foreach)]
     todo += [n.func for n in ir.find(blocks, ir.Call)]
     seen: set[str] = set()

@@ -60,8 +60,9 @@ class Launch:
     arguments : ndarray of uint64
         The argument block.  Addresses and other properties of objects are written when an object's
         version has changed; scalars at each launch.
-    epoch : int
-        `morph.data.versions.latest` when the versions were last compared.
+    epoch, types_epoch : int
+        `morph.data.versions.latest` when the versions, and the types of the objects, were last
+        compared; -1 if the types differed.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class Launch:
         self.state = self.scratch.state_for(State.VARS + compiled.state)
         self.reported = self.state.size <= STATE  # the state is part of `Scratch.results`
         self.epoch = self.most_items = self.most_edges = 0
-        self.checked = -1  # `latest.epoch` when `_same_types` last held
+        self.types_epoch = -1
         self.scratch_version = -1  # of the scratch arrays in the argument block
         self.threads = 0  # limit of CPU threads when their addresses were written
         self.versions: list[int] = []
-        self.shapes: list[Any] = []  # `_shape` of the objects when `_same_types` last held
+        self.layouts: list[Any] = []  # `_layout_of` the objects when `_same_types` last held
         self.domains = [self.refs[slot] for slot in compiled.domains]
         self.together = [self.refs[slot] for slot in compiled.together]
         self.touches = [self.refs[slot] for slot in compiled.touches]
@@ -162,7 +163,7 @@ class Launch:
 
     def _outdated(self) -> bool:
         """Whether another thread, after `fits`, has changed a type that the text depends on."""
-        return self.checked != latest.epoch and not self._same_types()
+        return self.types_epoch != latest.epoch and not self._same_types()
 
     def _current(self) -> bool:
         """Whether the addresses in the argument block are valid."""
@@ -185,9 +186,9 @@ class Launch:
         objects = [ref() for ref in self.bound]
         if any(o is None for o in objects):
             return False
-        shapes = [_shape(o) for o in objects]
-        if shapes == self.shapes:
-            self.checked = epoch
+        layouts = [_layout_of(o) for o in objects]
+        if layouts == self.layouts:
+            self.types_epoch = epoch
             return True
         fresh = Slots()
         for slot, obj in self.objects.items():  # in the order of `binding`
@@ -196,8 +197,8 @@ class Launch:
         compiled = self.compiled
         same = all(fresh.stores.get(s.slot) == s for s in compiled.stores)
         same = same and all(fresh.graphs.get(g.slot) == g for g in compiled.graphs)
-        self.shapes = shapes if same else []
-        self.checked = epoch if same else -1
+        self.layouts = layouts if same else []
+        self.types_epoch = epoch if same else -1
         return same
 
     # --- running ---------------------------------------------------------------------------------
@@ -251,12 +252,12 @@ class Launch:
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return the graphs that may change, their counters, and whether edges get other ends."""
-        graphs = [(ref(), moved) for ref, moved in self.reshapes]
+        graphs = [(ref(), redirected) for ref, redirected in self.reshapes]
         fused, rebuilt = self.compiled.fused, self._rebuilt()
         return [
             # a program that changes edges, and traverses none, may recycle deleted edges
-            (g, begin_launch(g, fused and g not in rebuilt), moved)
-            for g, moved in graphs
+            (g, begin_launch(g, fused and g not in rebuilt), redirected)
+            for g, redirected in graphs
             if g is not None
         ]
 
@@ -268,11 +269,11 @@ class Launch:
         """Update tables and graphs after the launch."""
         self._touch()
         rebuilt = self._rebuilt()
-        for g, before, moved in graphs:
+        for g, before, redirected in graphs:
             if g in rebuilt and not failed:
                 end_rebuilds(g, before)
             else:
-                end_launch(g, before, moved or g in rebuilt, failed)
+                end_launch(g, before, redirected or g in rebuilt, failed)
         if self.on_host and self.deletes:
             self._release()
 
@@ -299,7 +300,7 @@ class Launch:
         """The scalar arguments, and the numbers that the kernel and the filter capture."""
         if (numbers := self.compiled.numbers) is not None:
             return numbers(args)
-        origins = self.compiled.origins
+        origins = self.compiled.scalar_origins
         return [args[o] if isinstance(o, int) else self._captured(o, where) for o in origins]
 
     def _captured(self, origin: tuple[str, str], where: Any) -> Any:
@@ -312,7 +313,10 @@ class Launch:
         return value
 
     def _fill(self, running: bool = False) -> None:
-        """Write the addresses of the objects' arrays; record versions and bounds of item counts."""
+        """Write the addresses of the objects' arrays; record versions and bounds of item counts.
+
+        ``running``: between two executions of a launch, in which tables have grown.
+        """
         compiled, objects = self.compiled, self.objects
         self.versions, epoch = [], latest.epoch
         for slot, directions in compiled.rebuilds.items():
@@ -383,7 +387,7 @@ class Launch:
         self._prepare(values, 1 if alone else most, most)
         if not compiled.can_fail:
             self.binary(self.arguments, self._items())
-            behind.begin()
+            behind.enqueue_work()
             s.dirty = False
             return
         rounds = self._begin_checks(most) if compiled.checked else 0
@@ -391,7 +395,7 @@ class Launch:
         polls = written and compiled.interruptible
         while True:
             self.binary(self.arguments, self._items(), alone)
-            behind.begin()
+            behind.enqueue_work()
             if polls:
                 status = s.report.poll(s.launches)
             else:
@@ -565,8 +569,8 @@ def _scalars(store: Store, device: Device) -> Table:
     return made
 
 
-def _shape(obj: Any) -> Any:
-    """A value that changes if the compiler's description of an object has changed.
+def _layout_of(obj: Any) -> Any:
+    """Return a value that changes if the compiler's description of an object has changed.
 
     It is cheaper to compute than the description; new rows and growth do not change it.
     """

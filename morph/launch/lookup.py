@@ -131,7 +131,7 @@ def _bound(
         del function.launches[next(iter(function.launches))]
     launch = (interpreted if interprets else Launch)(function, compiled, slots)
     function.launches[key] = launch
-    launch.checked = latest.epoch
+    launch.types_epoch = latest.epoch
     return launch
 
 
@@ -158,7 +158,7 @@ def _remember(
 ) -> None:  # fmt: skip
     """Let `_known` find a unit, unless it has captured objects."""
     if slots.captured:
-        return  # also of one that is an argument, too: not of another call
+        return  # even if it is an argument, too: that of another call may be another object
     units = request.function.units
     objects, layout = layouts(given)  # binding may have changed them
     places = {id(x): k for k, x in enumerate(objects)}

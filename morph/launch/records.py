@@ -42,7 +42,7 @@ class Record:
     """A unit as an earlier process compiled it."""
 
     outline: Outline
-    getters: dict[str, Any]
+    origins: dict[str, Any]
     text: str
     dependencies: list[Callable[[], bool]]
 
@@ -95,9 +95,9 @@ class UnitRecorder:
         try:
             assert known is not None
             fields = {n: decoded(x) for n, x in known["outline"].items()}
-            getters = {n: tuple(x) if isinstance(x, list) else x for n, x in known["getters"]}
+            origins = {n: tuple(x) if isinstance(x, list) else x for n, x in known["origins"]}
             checks = self._dependencies([(m, n) for m, n in known["names"]])
-            return Record(Outline(**fields), getters, str(known["text"]), checks)
+            return Record(Outline(**fields), origins, str(known["text"]), checks)
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
             return None  # no record, or one of another version
 
@@ -123,10 +123,10 @@ class UnitRecorder:
             dependencies.recordable and importable and self.names.issuperset(used) and not captured
         )
 
-    def store(self, outline: Outline, getters: Mapping[str, Any], text: str) -> None:
+    def store(self, outline: Outline, origins: Mapping[str, Any], text: str) -> None:
         """Write the record."""
         plain = {f.name: encoded(getattr(outline, f.name)) for f in dataclasses.fields(outline)}
-        known = {"outline": plain, "getters": list(getters.items()), "names": self.used}
+        known = {"outline": plain, "origins": list(origins.items()), "names": self.used}
         with suppress(OSError):  # a full disk: the unit is compiled again
             cache.remember_unit(self.key, known | {"text": text}, shipped.collected())
 

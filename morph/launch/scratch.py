@@ -17,7 +17,7 @@ from morph.language.hooks import Hook
 from morph.language.weak import WeakObjects
 from morph.runtime.device import Device, device
 from morph.runtime.threads import get_num_threads
-from morph.runtime.timing import used
+from morph.runtime.timing import used_devices
 
 checks: Hook[Any] = Hook("morph.launch.violations:Checks")
 # A long row that does not fit the list of a GPU is left to a single warp, and a worklist may have a
@@ -158,7 +158,7 @@ def scratch(device: Device) -> Scratch:
     """The scratch memory of a device."""
     if device.name not in _scratch:
         _scratch.setdefault(device.name, Scratch(device))  # atomic: threads may call this at once
-        used[device.name] = device
+        used_devices[device.name] = device
     return _scratch[device.name]
 
 

@@ -63,7 +63,10 @@ def layouts(objects: Iterable[Any]) -> tuple[list[Any], tuple[Any, ...]]:
 
 
 def _enter(x: Any, found: list[Any], known: dict[int, int], key: list[Any]) -> None:
-    """Enter an object; no function of `layouts`, which would be a cycle with all objects."""
+    """Append an object, and those that it refers to, to ``found`` and their layouts to ``key``.
+
+    Not a nested function of `layouts`: a recursive closure is a cycle, which keeps all objects.
+    """
     if id(x) not in known and x.kind == "table" and x.graph is not None:
         _enter(x.graph, found, known, key)
     if (at := known.setdefault(id(x), len(found))) < len(found):

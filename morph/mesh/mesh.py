@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.hooks import Hook
 from morph.language.messages import shortened
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home
@@ -424,7 +424,7 @@ class Mesh:
         conforming : bool
             Whether the triangulation must be Delaunay also across segments.
         """
-        conforming = truth(conforming, "conforming")
+        conforming = boolean(conforming, "conforming")
         return violations(self.to("cpu"), conforming)
 
     def check(self, conforming: bool = False) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.table import Table
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.messages import shown
 from morph.launch.foreach import Function, foreach, func, kernel, program
 from morph.operators.reduce import check_operator
@@ -202,7 +202,7 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
         If ``op`` is unknown, if the values are not numbers, or if ``op`` is a function, which has
         no neutral element, and ``exclusive`` is true.
     """
-    exclusive = truth(exclusive, "exclusive")
+    exclusive = boolean(exclusive, "exclusive")
     where, values, rows = values_of(column)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"a scan takes numbers, not an array of {values.dtype}")

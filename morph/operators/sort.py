@@ -12,7 +12,7 @@ from morph.data.column import ColumnView
 from morph.data.sorting import order_of
 from morph.data.table import Table
 from morph.data.versions import exclusive
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.values import values_of
@@ -149,7 +149,7 @@ def argsort(keys: Any, *, descending: bool = False) -> Array:
     array of int64, shape (live,)
         On the device of the keys: ids of rows, or positions in a collection or array.
     """
-    descending = truth(descending, "descending")
+    descending = boolean(descending, "descending")
     where, values, rows = values_of(keys)
     with where.active():
         order = _order(where.xp, values, descending)
@@ -184,7 +184,7 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
     ValueError
         If there is no such column, or not one key for each row.
     """
-    descending = truth(descending, "descending")
+    descending = boolean(descending, "descending")
     if not isinstance(store, Table | Collection):
         hint = "; argsort takes arrays" if hasattr(store, "dtype") else ""
         raise TypeError(f"sort takes a table or collection on one device, not {shown(store)}{hint}")

@@ -19,7 +19,7 @@ from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied
 from morph.graph.gapped import weight_of
-from morph.language.arguments import callback, truth
+from morph.language.arguments import boolean, check_callable
 from morph.language.dtypes import vec
 from morph.partition.parts import (
     DIVIDED,
@@ -132,8 +132,8 @@ def apply(
     """Implement `PartitionedGraph.apply`."""
     if parts.undoable:
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
-    nonnegative = truth(nonnegative, "nonnegative")
-    callback(then, "then")
+    nonnegative = boolean(nonnegative, "nonnegative")
+    check_callable(then, "then")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
     inserts, deletes, updates = map(_arrays_on_host, (inserts, deletes, updates))
@@ -413,9 +413,9 @@ def _carry_out(parts: Any, changes: Changes, undo: Steps) -> Applied:
 
     def add_mirrors() -> None:
         for k in parts.here:
-            g, moved = parts.local(k), (changes.inserted, changes.deleted)
+            g, groups = parts.local(k), (changes.inserted, changes.deleted)
             with g.device.active():  # gapped rows now: adding points drops compact ones
-                follows(g, sum(int(_mask(parts, k, arcs).sum()) for arcs in moved))
+                follows(g, sum(int(_mask(parts, k, arcs).sum()) for arcs in groups))
             mirrors[k] = _add_mirrors(parts, k, changes.inserted)
 
     def change_parts() -> None:
@@ -470,14 +470,14 @@ def _of_local(parts: Any, k: int, changes: Changes) -> tuple[Resolved, Batch]:
         local = (part.share("points").rows(a).astype(np.int32) for a in (arcs.src, arcs.dst))
         given = dict(zip(("src", "dst"), local, strict=True))
         given |= {name: a[inserted] for name, a in changes.columns.items()}
-    gone = _rows(part, changes.deleted.take(_mask(parts, k, changes.deleted)))
+    deleted_rows = _rows(part, changes.deleted.take(_mask(parts, k, changes.deleted)))
     updated = _mask(parts, k, changes.updated)
     rows = _rows(part, changes.updated.take(updated))
     order = np.argsort(rows)
     values = changes.weight[updated][order]
     nothing = none(device)
     deleted, named, changed, weight = map(
-        device.asarray, (np.sort(gone), gone, rows[order], values)
+        device.asarray, (np.sort(deleted_rows), deleted_rows, rows[order], values)
     )
     batch = Batch(given, int(arcs.ids.size), Named(nothing), Named(nothing), nothing)
     return Resolved(nothing, deleted, named, changed, weight, 0, 0), batch
@@ -533,9 +533,9 @@ def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: Ste
     """Note the ids of the rows that a part has changed."""
     changed = part.changed
     assert changed is not None
-    gone, made = to_host(done.deleted), to_host(done.inserted)
+    deleted_rows, made = to_host(done.deleted), to_host(done.inserted)
     changed.cover(len(part.graph.edges))
-    rows = np.union1d(gone, made)
+    rows = np.union1d(deleted_rows, made)
     before = changed.ids[rows], changed.own[rows], changed.reverse[rows]
 
     def put(rows: HostArray, *names: Any) -> None:
@@ -543,7 +543,7 @@ def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: Ste
         part.shares.pop("edges", None)
 
     undo.append(lambda: put(rows, *before))
-    put(gone, -1, False, -1)
+    put(deleted_rows, -1, False, -1)
     arcs = changes.inserted
     arcs = arcs.take((arcs.at_src == k) | ((arcs.at_dst == k) & part.graph.directed))
     put(made, arcs.ids, arcs.at_src == k, arcs.reverse)
@@ -569,14 +569,16 @@ def _old_weights(parts: Any, k: int, done: Applied) -> list[HostArray]:
 
 def _record(parts: Any, changes: Changes, pieces: Sequence[Any]) -> AppliedToParts:
     """Make the record of a batch, by ids of the whole graph."""
-    gone, gone_weight, changed, old = (np.concatenate(a) for a in zip(*pieces, strict=True))
-    order, again = np.argsort(gone), np.argsort(changed)
+    deleted, deleted_weight, changed, old = (
+        np.concatenate(a) for a in zip(*pieces, strict=True)
+    )  # fmt: skip
+    order, again = np.argsort(deleted), np.argsort(changed)
     dead, set_ = changes.deleted, np.argsort(changes.updated.ids)
     dead = dead.take(np.argsort(dead.ids))
     weighted = "weight" in parts.edges.columns
     return AppliedToParts(
         changes.inserted.ids, dead.ids, dead.src, dead.dst,
-        gone_weight[order] if weighted else None,
+        deleted_weight[order] if weighted else None,
         changes.updated.ids[set_], old[again] if weighted else None,
         changes.weight[set_] if weighted else None, np.zeros(0, np.int64),
         changes.absent, changes.repeated, parts, changes.given,
@@ -586,13 +588,13 @@ def _record(parts: Any, changes: Changes, pieces: Sequence[Any]) -> AppliedToPar
 def _own_changes(parts: Any, k: int, changes: Changes, done: Applied) -> OwnChanges:
     """The changes of a part's own edges, by local ids."""
     g = parts.local(k)
-    gone, own_gone = _own(parts, k, done.deleted)
+    deleted_rows, own_deleted = _own(parts, k, done.deleted)
     updated, own_updated = _own(parts, k, done.updated)
     mine = _mask(parts, k, changes.inserted)
     own_made = changes.inserted.at_src[mine] == k
     given = np.flatnonzero(mine)[own_made] < changes.given
-    rows = gone[own_gone], updated[own_updated], to_host(done.inserted)[own_made]
-    before = [to_host(a)[own_gone] for a in (done.deleted_src, done.deleted_dst)]
+    rows = deleted_rows[own_deleted], updated[own_updated], to_host(done.inserted)[own_made]
+    before = [to_host(a)[own_deleted] for a in (done.deleted_src, done.deleted_dst)]
     weight = weight_of(g.edges)
     with g.device.active():
         now = g.device.asarray(np.concatenate(rows[1:]))
@@ -605,6 +607,6 @@ def _own_changes(parts: Any, k: int, changes: Changes, done: Applied) -> OwnChan
         "outcome": np.repeat(np.array(outcomes, np.int32), [r.size for r in rows]),
     }
     if made is not None:
-        old = to_host(done.deleted_weight)[own_gone], to_host(done.old_weight)[own_updated]
+        old = to_host(done.deleted_weight)[own_deleted], to_host(done.old_weight)[own_updated]
         found["weight"] = np.concatenate([*old, made])
     return OwnChanges(found, rows[2][given])

@@ -1,4 +1,4 @@
-"""The base of partitioned and replicated tables: their columns as attributes."""
+"""The base class of partitioned and replicated tables: their columns as attributes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from morph.partition.views import (
 )
 
 
-class Columns(OnParts):
+class TableBase(OnParts):
     """Base class of partitioned and replicated tables: columns as attributes.
 
     Attributes

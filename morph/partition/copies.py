@@ -68,7 +68,7 @@ class ProgramOnCopies(LaunchOfAllParts):
             compiled, slots = lookup.accepted(Request(what, None, given, None, device))
             unit = _unit(compiled, slots, columns)
             launch = LaunchOfOnePart(what, unit, slots, _memory(device, k))
-            launch.checked = latest.epoch
+            launch.types_epoch = latest.epoch
             launches.append(launch)
             layouts.append(abi.parts_of(unit.unit))
         layout = layouts[0]
@@ -172,7 +172,7 @@ def _unit(compiled: Compiled, slots: Slots, columns: Mapping[str, str]) -> Compi
     known, key = _derived.setdefault(compiled, {}), frozenset(common.items())
     if key not in known:
         unit = derive_copied(compiled.unit, common)
-        made = Compiled(unit, compiled.getters, compiled.device, compiled.interruptible)
+        made = Compiled(unit, compiled.origins, compiled.device, compiled.interruptible)
         made.dependencies = compiled.dependencies
         known[key] = made
     return known[key]

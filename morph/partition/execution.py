@@ -247,21 +247,22 @@ class PartitionedLaunch(LaunchOnParts):
         graph._steps += 1
         self._set_lengths(None)
         self._prepare_mirrors()
-        before, moves = self._totals(), dict[tuple[str, str], str]()
+        before, operations = self._totals(), dict[tuple[str, str], str]()
         try:
             errors = self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
             sent = {} if any(errors.values()) else self._to_send()
             reports = self._reports(errors, sent)
             self._forget(found.mirrored)
             reports = self._exchange(sent, reports, args, where)
-            moves.update(found.moves)  # after an error mirrors may have values not sent to owners
+            # not after an error: mirrors may have values not sent to owners
+            operations.update(found.sole_operations)
         except BaseException:
             self._forget(found.writes)
             raise
         finally:
             self._clear_boxes()
             for slot, column in found.writes:
-                self._table(slot)._stale.add(column, moves.get((slot, column), ""))
+                self._table(slot)._stale.add(column, operations.get((slot, column), ""))
         self._set_lengths(reports)
         if found.totals or found.flags:
             self._agree(before, reports)
@@ -384,7 +385,7 @@ class PartitionedLaunch(LaunchOnParts):
             for p in self.parts:
                 p.object(message.slot).clear()
 
-    # --- what every part has whole ---------------------------------------------------------------
+    # --- replicated values -----------------------------------------------------------------------
 
     def _totals(self) -> list[Any]:
         """The values of the totals, which are equal in all parts."""
@@ -471,6 +472,6 @@ def _part(k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: 
     bound = InterpretedLaunch if derived.local.device.interprets else Launch
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:
-        launch.checked = latest.epoch
+        launch.types_epoch = latest.epoch
     sizes = sizes_of(k, graph, derived.partitioning.hidden)
     return PartStep(k, launches[0], tuple(launches[1:]), sizes)

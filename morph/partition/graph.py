@@ -19,7 +19,7 @@ from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.language.weak import WeakMap
 from morph.partition.batches import apply
-from morph.partition.columns import Columns, refuse_divided
+from morph.partition.columns import TableBase, refuse_divided
 from morph.partition.parts import DIVIDED, FIXED, POINT_COST, Part, add_like
 from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
 from morph.partition.routes import Routes
@@ -97,7 +97,7 @@ class PartitionedGraph:
     here : range
         The parts of this process.
     changes : int
-        Increases whenever edges come or go.
+        The number of batches that have changed edges.
     made : WeakMap
         The collections, flags and replicated tables of the graph, in order of making, each with
         its number.
@@ -126,7 +126,7 @@ class PartitionedGraph:
         self.device = device("cpu")
         self._lock = new_lock()
         self.changes, self.undoable = 0, False  # `undoable`: `then` of `apply` runs
-        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self.kept: dict[Any, Any] = {}  # objects that algorithms keep for their next call
         self._numbers = count()
         self.recorder: Recorder | None = None
         self.behind: Callable[[], None] | None = None
@@ -154,8 +154,11 @@ class PartitionedGraph:
         return part.graph
 
     @property
-    def moved(self) -> bool:
-        """Whether rows may lie in no order: a batch has changed the graph, or added mirrors."""
+    def has_unordered_mirrors(self) -> bool:
+        """Whether a batch has changed the graph or, even if it failed, added mirrors.
+
+        Rows of mirrors are then in no order.
+        """
         return self.changes > 0 or self.points._routes.version > 1
 
     @property
@@ -217,7 +220,9 @@ class PartitionedGraph:
         """
         return checkpoint(self, path, every)
 
-    def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Columns:
+    def add_table(
+        self, name: str, pack: Any = None, capacity: int = 0, **columns: Any
+    ) -> TableBase:
         """Add a table, see `Graph.add_table`; every part gets a copy.
 
         Raises
@@ -329,7 +334,7 @@ class PartitionedGraph:
         devices = [self.devices[k] for k in self.here]
         if self.recorder is not None:
             return "a checkpoint records single launches"
-        if self.moved and len(devices) < len(self.devices):
+        if self.has_unordered_mirrors and len(devices) < len(self.devices):
             return "the graph has changed since it was divided, and parts lie in several processes"
         if len(self.devices) > MOST_PARTS:
             return f"there are more than {MOST_PARTS} parts"

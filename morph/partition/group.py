@@ -206,7 +206,7 @@ class DeviceGroup(Local):
         return all(d.reach(other) for d in self.devices for other in self.devices)
 
     def _combined(self, arrays: list[Array], rows: list[slice], op: str) -> bool:
-        """Combine arrays by a kernel on each device, if the devices have one; whether they have."""
+        """Combine arrays by a kernel on each device; return false if a device has none."""
         if not self._peer_access:
             return False
         self._synchronize()  # until the arrays have been computed

@@ -55,8 +55,9 @@ class LaunchOfAllParts(LaunchOnParts):
 
     Attributes
     ----------
-    begin_at : int
-        The GPU that is launched first: one with items, for which others wait at a crossing.
+    first_index : int
+        Index in ``launches`` of the GPU that is launched first: the one with most items, for which
+        the others wait at a crossing.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class LaunchOfAllParts(LaunchOnParts):
         Locks that a run holds, too.
     """
 
-    begin_at = 0
+    first_index = 0
 
     def __init__(self, launches: list[LaunchOfOnePart], layout: PartsLayout, *locks: Any) -> None:
         self.launches, self.layout = launches, layout
@@ -127,7 +128,7 @@ class LaunchOfAllParts(LaunchOnParts):
                     raise call.error
         else:
             # no call in between may wait for a device
-            for p in (*self.launches[self.begin_at :], *self.launches[: self.begin_at]):
+            for p in (*self.launches[self.first_index :], *self.launches[: self.first_index]):
                 p.start()
             if behind is not None:
                 behind()

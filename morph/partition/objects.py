@@ -128,11 +128,15 @@ def is_divided(x: Any) -> bool:
 def derived_unit(
     known: Compiled, unit: ir.Unit, hidden: Sequence[Hidden], call: Call, more: int = 0
 ) -> Compiled:
-    """A derived unit; ``hidden`` values follow the arguments of the call, and so many ``more``."""
+    """Return a derived unit for a device, with the origins of its arguments.
+
+    The ``hidden`` values follow the arguments of the call and ``more`` further numbers, such as the
+    bounds of a slice.
+    """
     first = len(flat(call.args)) + more
-    getters = dict(known.getters)
-    getters.update((h.name, first + i) for i, h in enumerate(hidden))
-    made = Compiled(unit, getters, known.device, known.interruptible)
+    origins = dict(known.origins)
+    origins.update((h.name, first + i) for i, h in enumerate(hidden))
+    made = Compiled(unit, origins, known.device, known.interruptible)
     made.dependencies = known.dependencies
     return made
 

@@ -28,7 +28,7 @@ HostArray = np.ndarray[Any, Any]
 DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
 FIXED = "points and edges of a part do not change: other parts have copies of them"
 POINT_COST = 4  # work of a point, in edges: for PageRank 3.6 on an H200
-TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
+IDS_AT_ONCE = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
 
 
 @dataclass
@@ -494,7 +494,7 @@ def _on_host(at: Device, ids: Any) -> Any:
 
 def _renumbered(at: Device, row: Array, ids: Array) -> Array:
     """Replace global ids by local ids."""
-    part = TAKEN if at.on_host else at.bulk
+    part = IDS_AT_ONCE if at.on_host else at.bulk
     for start in range(0, ids.size, part):
         piece = ids[start : start + part]
         piece[:] = row[piece]
@@ -508,8 +508,8 @@ def _joined(where: Device, at: Device, row: Array, ends: list[Array]) -> Array:
     for ids in ends:
         piece = made[first : first + ids.size]
         if at.on_host and where.on_host:
-            for k in range(0, ids.size, TAKEN):
-                np.take(row, ids[k : k + TAKEN], out=piece[k : k + TAKEN], mode="clip")
+            for k in range(0, ids.size, IDS_AT_ONCE):
+                np.take(row, ids[k : k + IDS_AT_ONCE], out=piece[k : k + IDS_AT_ONCE], mode="clip")
         else:
             local = row[ids]
             with where.active():

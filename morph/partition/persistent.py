@@ -86,7 +86,7 @@ class PersistentProgram(LaunchOfAllParts):
             raise NeedsSteps("no step needs another part")
         shared = shared_by(graph)
         self._graph, self.program, self.sizes = ref(graph), program, sizes
-        self.changes, self.moved = graph.changes, graph.moved
+        self.changes, self.unordered_mirrors = graph.changes, graph.has_unordered_mirrors
         self.routed = -1  # version of the routes that were written
         self.objects = [ref(x) for x in objects.values()]
         self.numbers = [*graph.here]
@@ -98,7 +98,7 @@ class PersistentProgram(LaunchOfAllParts):
                 for slot in (box.outbox, box.inbox):
                     slots.objects[slot] = shared.box(k, table, slot, box.columns, most)
             launch = LaunchOfOnePart(what, compiled, slots, shared.memories[k])
-            launch.checked = latest.epoch
+            launch.types_epoch = latest.epoch
             launches.append(launch)
         super().__init__(launches, layout, graph._lock)
         self.marks = {c: self._new_marks(c[0]) for c in layout.marks}
@@ -112,8 +112,8 @@ class PersistentProgram(LaunchOfAllParts):
         self.crossings = 0  # of the latest launches; `_write` starts at 0 again
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
-        if self.moved:
-            self._refuse_moved()
+        if self.unordered_mirrors:
+            self._refuse_unordered_mirrors()
 
     @property
     def text(self) -> str:
@@ -124,7 +124,9 @@ class PersistentProgram(LaunchOfAllParts):
     def fits(self) -> bool:
         """Whether the unit still fits the objects and the captured values, and may be launched."""
         graph = self._graph()
-        if graph is None or graph.recorder is not None or graph.moved != self.moved:
+        if graph is None or graph.recorder is not None:
+            return False
+        if graph.has_unordered_mirrors != self.unordered_mirrors:
             return False
         if any([x() is None for x in self.objects]):
             return False
@@ -147,7 +149,7 @@ class PersistentProgram(LaunchOfAllParts):
         assert graph is not None
         with self.held:
             self._refuse_nested()
-            if self.moved:
+            if self.unordered_mirrors:
                 self._follow(graph)
             values = [
                 p._values((*args, *more), where)
@@ -180,7 +182,7 @@ class PersistentProgram(LaunchOfAllParts):
             for p, x in zip(self.launches, self._objects(slot), strict=True)
         ]
 
-    def _refuse_moved(self) -> None:
+    def _refuse_unordered_mirrors(self) -> None:
         """Refuse what needs mirrors in order, after the graph has changed."""
         if self.localises:
             raise NeedsSteps("the graph has changed, and messages contain points")
@@ -220,7 +222,7 @@ class PersistentProgram(LaunchOfAllParts):
         for slot in self.program.collections:
             lists, lengths = self._objects(slot), next(found)
             if count := sum(lengths):
-                self.begin_at = lengths.index(max(lengths))
+                self.first_index = lengths.index(max(lengths))
             for x in () if self.valid else lists:
                 x.expect_growth()
             for x in lists:
@@ -249,12 +251,12 @@ class PersistentProgram(LaunchOfAllParts):
         """End the launches on the host; note which mirrors may differ from their rows."""
         for x in busy:
             x.running = False
-        moves = {} if failed else self.program.moves
+        operations = {} if failed else self.program.sole_operations
         for slot, column in self.program.writes:
             table = self._table(graph, slot)
             table._routes.forget(column)
             if failed or (slot, column) in self.program.stale:
-                table._stale.add(column, moves.get((slot, column), ""))
+                table._stale.add(column, operations.get((slot, column), ""))
         for p in self.launches:
             p._end((), failed)
         if failed:
@@ -335,7 +337,7 @@ class PersistentProgram(LaunchOfAllParts):
             found[:, at : at + Route.WORDS] = route
         for (slot, column), at in layout.marks.items():
             begins = self.marks[slot, column]  # if mirrors lie in no order, it is not read
-            if not self.moved:
+            if not self.unordered_mirrors:
                 begins = shared.marked(graph, self._objects(slot)[0].name)
             arrays = zip(self.launches, self.marks[slot, column], begins, strict=True)
             found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
@@ -350,7 +352,7 @@ class PersistentProgram(LaunchOfAllParts):
         self._send(found)
 
     def _clear_marks(self) -> None:
-        """All mirrors have the values of their owners."""
+        """Clear the marks of all rows: mirrors have the values of their owners."""
         for arrays in self.marks.values():
             for p, array in zip(self.launches, arrays, strict=True):
                 with p.device.active():

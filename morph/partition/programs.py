@@ -77,11 +77,12 @@ def _derived_program(
     own = [x.local(k) for x in flat(call.args) if isinstance(x, TableOfParts)]
     local = frozenset(s for s, x in slots.objects.items() if any(x is t for t in own))
     one = frozenset(s for s, x in slots.objects.items() if has_one_row(x) and s not in local)
-    programs, key = _programs.setdefault(compiled, {}), (one, local, on_ranks, graph.moved)
+    programs, unordered = _programs.setdefault(compiled, {}), graph.has_unordered_mirrors
+    key = one, local, on_ranks, unordered
     if key not in programs:
         try:
             unit = replace(compiled.unit, ranks=on_ranks)
-            program = derive_program(unit, graphs, one, local, graph.moved)
+            program = derive_program(unit, graphs, one, local, unordered)
             programs[key] = program, derived_unit(compiled, program.unit, program.hidden, call)
         except (NeedsSteps, LanguageError) as error:
             programs[key] = getattr(error, "problem", str(error))

@@ -8,11 +8,11 @@ import numpy as np
 
 from morph.data.row import Row
 from morph.data.table import Table
-from morph.partition.columns import Columns
+from morph.partition.columns import TableBase
 from morph.partition.views import OnParts, PartitionedColumn, PartitionedRow, observed
 
 
-class ReplicatedTable(Columns):
+class ReplicatedTable(TableBase):
     """A table outside the points and edges: every part has a copy, all equal between launches."""
 
     __slots__ = ("_copies",)

@@ -13,8 +13,8 @@ from morph.partition.parts import DIVIDED, Share
 from morph.runtime.arrays import to_host
 from morph.runtime.device import Array, Device
 
-SENT_WHOLE = 8192  # rows that a part mirrors of another: fewer are sent whole
-MORE = 128  # times as many on a GPU
+SENT_WHOLE = 8192  # of fewer rows that a part mirrors of another, all values are sent
+GPU_FACTOR = 128  # on a GPU, of fewer than `SENT_WHOLE` times this
 CHUNK = 16384  # rows that the host compares at a time, in its caches
 POSITION = 4  # bytes of a position in a list of changes
 
@@ -243,7 +243,7 @@ def _changes(
     on_host = type(values) is np.ndarray
     xp, count = np if on_host else device.xp, len(values)
     everything = (xp.zeros(0, np.int32), values.reshape(-1)), values
-    if known is None or count < (SENT_WHOLE if on_host else MORE * SENT_WHOLE):
+    if known is None or count < (SENT_WHOLE if on_host else GPU_FACTOR * SENT_WHOLE):
         return everything
     bits, known = np.dtype(f"u{values.dtype.itemsize}"), known.reshape(values.shape)
     most = 2 * values.nbytes // (3 * (POSITION + values.nbytes // count))

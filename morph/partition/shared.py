@@ -149,7 +149,7 @@ class Shared:
         sent, so the first mirror in each part is the first of these.
         """
         table = graph.tables[name]
-        state = table._routes.version, graph.moved
+        state = table._routes.version, graph.has_unordered_mirrors
         known = self._routes.get(name)
         if known is None or known[0] != state:
             known = self._routes[name] = state, *self._new_route(graph, table)
@@ -168,8 +168,8 @@ class Shared:
             mirrored = [device.asarray(a) for (a,) in homes[k]]
             with device.active():
                 sent, home = map(device.xp.concatenate, (own, mirrored))
-            if graph.moved:
-                home, *more = self._moved(graph, table, k, home)
+            if graph.has_unordered_mirrors:
+                home, *more = self._unordered_route(graph, table, k, home)
                 row[[Route.MIRROR_AT, Route.OWNER]] = [*map(device.pointer, more)]
                 arrays += more
             arrays += [sent, home]
@@ -183,7 +183,9 @@ class Shared:
             row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
         return found, arrays
 
-    def _moved(self, graph: PartitionedGraph, table: Any, k: int, home: Any) -> tuple[Any, ...]:
+    def _unordered_route(
+        self, graph: PartitionedGraph, table: Any, k: int, home: Any
+    ) -> tuple[Any, ...]:
         """For mirrors that may lie in no order: `Route.HOME`, `Route.MIRROR_AT` and `Route.OWNER`.
 
         ``home`` is in the order of routes.

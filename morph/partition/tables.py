@@ -19,7 +19,7 @@ from morph.data.table import Table
 from morph.language.messages import shown
 from morph.partition.array import PartitionedArray, Piece, gather
 from morph.partition.collection import PartitionedCollection
-from morph.partition.columns import Columns
+from morph.partition.columns import TableBase
 from morph.partition.parts import DIVIDED, HostArray, Share
 from morph.partition.routes import Routes
 from morph.partition.views import (
@@ -36,19 +36,20 @@ class Stale(set[str]):
 
     Attributes
     ----------
-    moved : dict of str to str
-        Those that have changed by one operation alone since mirrors were equal, see
-        `Partitioning.moves`; there may be others, of columns that are not stale.
+    sole_operations : dict of str to str
+        The operation of each column that has changed by it alone since mirrors were equal, see
+        `Partitioning.sole_operations`; ``""`` if there were others.  Columns that are not stale may
+        remain in it.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.moved: dict[str, str] = {}
+        self.sole_operations: dict[str, str] = {}
 
-    def add(self, name: str, move: str = "") -> None:
+    def add(self, name: str, operation: str = "") -> None:
         """Add a column that has changed, by an operation alone if it is given."""
-        known = self.moved.get(name) if name in self else move
-        self.moved[name] = move if known == move else ""
+        known = self.sole_operations.get(name) if name in self else operation
+        self.sole_operations[name] = operation if known == operation else ""
         super().add(name)
 
     def update(self, *names: Iterable[str]) -> None:
@@ -57,7 +58,7 @@ class Stale(set[str]):
             self.add(name)
 
 
-class PartitionedTable(Columns):
+class PartitionedTable(TableBase):
     """The points or edges of a partitioned graph: each row belongs to one part.
 
     ``len``, ids and columns are those of the whole graph.  A value that the host writes is written
@@ -176,7 +177,7 @@ class PartitionedTable(Columns):
 
         Returns whether values were copied.
         """
-        if name not in self._stale or (bound and self._stale.moved.get(name) == bound):
+        if name not in self._stale or (bound and self._stale.sole_operations.get(name) == bound):
             return False
         self._routes.spread(name)
         return True

@@ -91,6 +91,7 @@ class Local:
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self.devices, self.size, self.here = devices, len(devices), range(len(devices))
+        # the devices to synchronize; none if all parts are on one, whose stream orders the copies
         self._several = [] if len(set(devices)) == 1 else sorted(set(devices), key=str)
         self.network = False
 

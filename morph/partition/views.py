@@ -73,7 +73,7 @@ class PartitionedRow(Row):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.table.columns:
-            raise AttributeError(self.table.no_column(name) + _around(name))
+            raise AttributeError(self.table.no_column(name) + _hint_of_edges(name))
         value = self.table._read(name, self.id)
         column = self.table.columns[name]
         if column.ref:
@@ -101,7 +101,7 @@ class PartitionedRow(Row):
         return None if row < 0 else Row(self.table.local(k), row)
 
 
-def _around(name: str) -> str:
+def _hint_of_edges(name: str) -> str:
     """The hint of the error for reading edges or neighbours of a row in parts."""
     around = name.endswith(("nbrs", "edges", "degree", "nbr1", "nbr2"))
     return "; its edges: parts.to(device), or a kernel" if around else ""

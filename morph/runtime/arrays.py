@@ -18,7 +18,7 @@ Array = Any
 
 _fetch: Hook[np.ndarray[Any, Any]] = Hook("morph.runtime.cuda.device:fetch")
 _fetch_all: Hook[list[np.ndarray[Any, Any]]] = Hook("morph.runtime.cuda.device:fetch_all")
-SAMPLE = 1 << 20
+SAMPLE = 1 << 20  # maximum of elements that `rough_mean` reads
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 

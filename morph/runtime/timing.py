@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from morph.runtime.device import Device
 
 spent = {"compile": 0.0, "transfer": 0.0}
-_within = threading.local()  # seconds of nested blocks
-used: dict[str, Device] = {}  # devices with launches, by name
+_within = threading.local()  # of each thread, the seconds of the blocks nested in the present one
+used_devices: dict[str, Device] = {}  # devices with launches, by name
 
 
 class Timing:
@@ -64,5 +64,5 @@ def counting(kind: str) -> Iterator[None]:
 
 def synchronize() -> None:
     """Wait for all launches on the devices that have been used."""
-    for device in used.values():
+    for device in used_devices.values():
         device.synchronize()

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 LARGE = 1 << 25  # bytes; for smaller arrays the allocator reuses pages, and one copy is faster
-TOGETHER = 1 << 23  # bytes of several arrays
-CHUNK, LEAST_CHUNK = 1 << 23, 1 << 21  # bytes
+TOGETHER = 1 << 23  # bytes of several arrays from which on they are copied together by chunks
+CHUNK, LEAST_CHUNK = 1 << 23, 1 << 21  # bytes of a chunk, at most and at least
 SHORT = 1 << 16  # bytes that the calling thread copies itself
 # chunks in flight; more to the host, where threads also map the pages of the new array
 SENT, FETCHED = 8, 16

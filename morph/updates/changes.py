@@ -16,7 +16,7 @@ from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
 from morph.graph.edgelist import without_reverse
-from morph.language.arguments import callback, truth
+from morph.language.arguments import boolean, check_callable
 from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, is_host
 from morph.updates import edge_ids, fast_path, recognition
@@ -34,10 +34,9 @@ def apply(
     g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool, then: Then
 ) -> Applied:  # fmt: skip
     """Implement `Graph.apply`."""
-    if g.fixed or g.undoable:
-        g.may_change()
+    g.refuse_fixed()
     if nonnegative is not False:
-        nonnegative = truth(nonnegative, "nonnegative")
+        nonnegative = boolean(nonnegative, "nonnegative")
     if then is None and points is None and (singles := g.single_changes()) is not None:
         change = singles.recognise(inserts, deletes, updates)
         made = None if change is None else singles.apply(g, change, nonnegative)
@@ -45,7 +44,7 @@ def apply(
             done: Applied = made[0]
             return done
     g.may_change()
-    callback(then, "then")
+    check_callable(then, "then")
     then = None if then is None else _unchangeable(g, then)
     with g.device.active():
         fast = None

@@ -44,9 +44,7 @@ class ManyChanges(PreparedBatch):
         self, g: Graph, batch: FastBatch, nonnegative: bool, then: Prepared | None = None,
         more: Numbers = (),
     ) -> tuple[Applied, Any] | None:  # fmt: skip
-        """Apply a batch, and launch a program behind, see `SingleChanges.apply`."""
-        if g.fixed or g.undoable:
-            g.may_change()
+        """Apply a batch, and launch a program behind, as `SingleChanges.apply`."""
         run = self._reserve(g, batch, nonnegative)
         if run is None:
             return None

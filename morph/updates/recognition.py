@@ -164,10 +164,10 @@ def integer(x: Any) -> int | None:
 def weight_in(x: Any, dtype: Any) -> Any:
     """A weight as a Python number; None if a column of the dtype cannot hold it exactly."""
     if type(x) is ndarray:
-        kind = x.dtype
-        if x.shape not in ONE or kind.kind not in "iuf":
+        own = x.dtype
+        if x.shape not in ONE or own.kind not in "iuf":
             return None
-        if kind is dtype or kind == dtype:
+        if own is dtype or own == dtype:
             return x.item()
         x = x.item()
     elif isinstance(x, np.integer | np.floating):

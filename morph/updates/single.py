@@ -158,12 +158,11 @@ class SingleChanges(PreparedBatch):
     ) -> tuple[Applied, Any] | None:
         """Apply a change; None, with nothing changed, if the fast path has to take it.
 
-        The program ``then``, of `bind_repair`, takes the numbers ``more``.  Returns what was
-        applied, and the result of ``then``.  `put_back` undoes it, until the next batch.
+        The caller has called `Graph.refuse_fixed`.  The program ``then``, of `bind_repair`, takes
+        the numbers ``more``.  Returns what was applied, and the result of ``then``.  `put_back`
+        undoes it, until the next batch.
         """
         edges, index = g.edges, g._adjacency
-        if g.fixed or g.undoable:
-            g.may_change()
         outcome, a, b, by_ends, weight = given
         counters: list[int] = (self._counters or edges._host_meta).tolist()
         first, reused, arcs, ordered = counters[COUNT], 0, 0, 0

@@ -9,7 +9,7 @@ from targets import host
 import morph
 from morph import validate
 from morph.algorithms.dynamic import following
-from morph.data.versions import moved
+from morph.data.versions import advance_epoch
 from morph.graph import Graph
 from morph.updates import fast_path, kept, recognition, single
 from morph.updates.many import ManyChanges
@@ -83,7 +83,7 @@ def test_distances_and_predecessors_are_those_of_a_new_run(made, target, monkeyp
         second.update(done.applied)
         kept += [done.applied] if k % 7 == 0 else []
         if k % 60 == 0:
-            moved()  # an object elsewhere is new
+            advance_epoch()  # an object elsewhere is new
         if k % 20 == 19:
             for one, new in ((paths, morph.sssp(g, 0)), (levels, morph.bfs(g, 0))):
                 assert (host(one.distance) == host(new.distance)).all()

@@ -80,7 +80,7 @@ def test_the_same_graphs_everywhere(kind):
 @given(st.integers(0, 1000), st.sampled_from([1 << 17, 16]))
 def test_loops_and_duplicates_on_demand(kind, directed, seed, parts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generate.graphs, "_PART", parts)
+        patch.setattr(draws, "AT_ONCE", parts)
         options = {"seed": seed, "weight": (0, 2**40), "directed": directed}
         make = {"uniform": lambda **o: generate.uniform(9, 80, **o),
                 "rmat": lambda **o: generate.rmat(3, 10, **o)}[kind]  # fmt: skip
@@ -136,7 +136,7 @@ def test_grids(rows, columns, torus):
 @given(st.integers(0, 80), st.floats(0, 1.5), st.integers(0, 9), st.sampled_from([1 << 17, 5]))
 def test_geometric_joins_exactly_the_near(n, radius, seed, parts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generate.graphs, "_PART", parts)
+        patch.setattr(draws, "AT_ONCE", parts)
         g = is_sound(generate.geometric(n, radius, weight="length", seed=seed))
     x, y = g.points.x[:], g.points.y[:]
     distance = np.hypot(x[:, None] - x, y[:, None] - y)
@@ -227,7 +227,7 @@ def is_that_of_the_host(make, device):
 @pytest.mark.parametrize("part", [1 << 17, 16])
 @pytest.mark.parametrize("kind", MADE)
 def test_a_device_with_memory_of_its_own_makes_the_same_graph(kind, part, monkeypatch):
-    monkeypatch.setattr(generate.graphs, "_PART", part)
+    monkeypatch.setattr(draws, "AT_ONCE", part)
     monkeypatch.setattr(Pretended, "bulk", 64)
     is_that_of_the_host(MADE[kind], pretended(monkeypatch))
 
@@ -235,7 +235,7 @@ def test_a_device_with_memory_of_its_own_makes_the_same_graph(kind, part, monkey
 @pytest.mark.parametrize("kind", MADE)
 def test_such_devices_make_the_same_parts(kind, monkeypatch):
     wanted = MADE[kind]()
-    monkeypatch.setattr(generate.graphs, "_PART", 1 << 17)
+    monkeypatch.setattr(draws, "AT_ONCE", 1 << 17)
     monkeypatch.setattr(Pretended, "bulk", 16)
     devices = [pretended(monkeypatch, k) for k in (7, 8)]
     made = MADE[kind](device=devices).to("cpu")
@@ -247,7 +247,7 @@ def test_such_devices_make_the_same_parts(kind, monkeypatch):
 def test_groups_are_sorted_one_after_the_other(kind, monkeypatch):
     wanted = MADE[kind]()
     monkeypatch.setattr(HostDevice, "bulk", 16)
-    monkeypatch.setattr(generate.graphs, "_PART", 1 << 17)
+    monkeypatch.setattr(draws, "AT_ONCE", 1 << 17)
     for made in (MADE[kind](), MADE[kind](device=["cpu", "cpu", "cpu"]).to("cpu")):
         for a, b in zip(made.edge_list(), wanted.edge_list(), strict=True):
             assert (a is None and b is None) or (a == b).all()
@@ -262,7 +262,7 @@ def test_parts_draw_each_edge_once(monkeypatch):
         return found
 
     monkeypatch.setattr(generate.graphs, "quadrants", counted)
-    monkeypatch.setattr(generate.graphs, "_PART", 64)
+    monkeypatch.setattr(draws, "AT_ONCE", 64)
     wanted = generate.rmat(8, 5, permute=True)
     assert drawn == [64] * 20
     drawn.clear()
@@ -276,9 +276,9 @@ def test_parts_draw_each_edge_once(monkeypatch):
 @pytest.mark.parametrize("kind", [k for k in MADE if k != "geometric"])
 def test_parts_made_in_passes_are_those_of_one(kind, passes, monkeypatch):
     wanted = MADE[kind]()
-    monkeypatch.setattr(generate.graphs, "_PART", 1 << 17)
+    monkeypatch.setattr(draws, "AT_ONCE", 1 << 17)
     monkeypatch.setattr(Pretended, "bulk", 16)
-    monkeypatch.setattr(generate.graphs, "_passes", lambda *_: passes)
+    monkeypatch.setattr(generate.construction, "_passes", lambda *_: passes)
     for devices in [pretended(monkeypatch, k) for k in (7, 8)], ["cpu"] * 3:
         made = MADE[kind](device=devices).to("cpu")
         for a, b in zip(made.edge_list(), wanted.edge_list(), strict=True):
@@ -305,7 +305,7 @@ def made_with(free, monkeypatch, scale=18):
 def test_parts_that_fit_only_without_their_keys_are_made_in_passes(monkeypatch):
     generate.rmat(4, device=["cpu", "cpu"])  # compiles
     at, n = morph.device("cpu"), 1 << 18
-    needed = {p: 2 * generate.graphs.bytes_of_part(at, n, 16 * n, 2, p)
+    needed = {p: 2 * generate.construction.bytes_of_part(at, n, 16 * n, 2, p)
               for p in (1, 2)}  # fmt: skip
     made = {p: made_with(free, monkeypatch) for p, free in needed.items()}
     for p, (g, drawn, peak) in made.items():
@@ -322,7 +322,7 @@ def test_parts_that_fit_only_without_their_keys_are_made_in_passes(monkeypatch):
 
 def groups_of(where, keys, groups, batches=8):
     """The groups of keys that are added in some batches."""
-    made = generate.graphs._Groups(where, range(1 << 12), groups, keys.size, False)
+    made = generate.keys.KeyGroups(where, range(1 << 12), groups, keys.size, False)
     for some in np.array_split(keys, batches):
         made.add(where.asarray(some.copy()))
     return made

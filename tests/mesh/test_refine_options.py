@@ -17,7 +17,7 @@ from targets import examples
 
 import morph
 from morph.algorithms.refinement import rounds
-from morph.algorithms.refinement.parameters import Request, segments_first
+from morph.algorithms.refinement.parameters import Request, puts_segments_first
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.mesh import Pslg
 
@@ -288,4 +288,4 @@ def test_segments_come_first_above_30_degrees_on_a_cpu_only():
         (20_000, "cpu", True), (20_000, "cuda", False), (9000, "cuda", True)
     ):  # fmt: skip
         mesh = SimpleNamespace(triangles=range(size), segments=range(9))
-        assert segments_first(mesh, asked, kind) == want
+        assert puts_segments_first(mesh, asked, kind) == want

@@ -15,7 +15,7 @@ from interrupting import Interrupts
 from pretend import Pretended, pretended
 from refining import check_refined, square, violating
 from scipy.spatial import Delaunay
-from targets import tries
+from targets import examples, tries
 from test_refine import MESHES
 from test_refine_deterministic import digest
 from test_refine_options import halves
@@ -240,7 +240,7 @@ def test_an_interrupt_anywhere_leaves_the_mesh_as_it_was():
     expected = digest(run())
     whole = Interrupts(places)
     assert not whole.run(run)
-    for k in range(1, whole.count + 1, whole.count // 16):
+    for k in range(1, whole.count + 1, whole.count // examples(16)):
         assert Interrupts(places, k).run(run)
         assert digest(mesh) == before
     assert digest(run()) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -83,18 +84,21 @@ def test_spiral(n):
     check_domain(morph.triangulate(points, ring(0, len(points)), device="cpu"), polygon)
 
 
-def test_segments_in_parts(monkeypatch):
+@pytest.mark.parametrize(("few_threads", "program"), [(9, "recover_one_by_one"), (0, "recover")])
+def test_segments_in_parts(monkeypatch, few_threads, program):
     """Parts of growing size give the triangulation of all segments at once."""
     points = star(np.random.default_rng(0), 400)
     whole = morph.triangulate(points, ring(0, 400), device="cpu")
     monkeypatch.setattr(algorithm, "FIRST_PART", 10)
-    inner, sizes = algorithm.recover, []
+    inner, sizes = getattr(algorithm, program), []
 
     def recover(g, edges, work, *lists):
         sizes.append(len(work))
         return inner(g, edges, work, *lists)
 
-    monkeypatch.setattr(algorithm, "recover", recover)
+    monkeypatch.setattr(algorithm, program, recover)
+    module = sys.modules["morph.algorithms.triangulation.triangulate"]  # the name is the function's
+    monkeypatch.setattr(module, "FEW_THREADS", few_threads)
     parts = morph.triangulate(points, ring(0, 400), device="cpu")
     assert sum(sizes) == 400 and sizes[0] == 10 and len(sizes) > 3
     names = [{frozenset(t) for t in mesh.triangles.tolist()} for mesh in (parts, whole)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -61,28 +62,59 @@ def test_the_triangulation_is_triangles(seed, n):
         assert canonical(carved.triangles) == canonical(theirs["triangles"])
 
 
-def test_every_order_and_number_of_threads_gives_one_result(target):
+def test_every_order_and_number_of_threads_gives_one_result(target, monkeypatch):
     rng = np.random.default_rng(5)
     n = 40 if target == "python" else 3000
     points, segments = planar(rng, n, n // 4)
     run = lambda: morph.triangulate(points, segments, hull=True, device=target)  # noqa: E731
+    module = sys.modules["morph.algorithms.triangulation.triangulate"]  # the name is the function's
     first, *others = everywhere(target, run)
+    for few in (0, 9):  # in rounds; one by one
+        monkeypatch.setattr(module, "FEW_THREADS", few)
+        others += everywhere(target, run)
     first.check()
     for mesh in others:
         assert canonical(mesh.triangles) == canonical(first.triangles)
         assert unique_pieces(mesh) == unique_pieces(first)
 
 
-def test_every_allocation_can_fail(target):
-    points = np.random.default_rng(1).random((12, 2))
+def test_crossing_segments_do_not_depend_on_the_number_of_threads(target, monkeypatch):
+    """Few threads insert segments one by one, and in rounds once more to name two that cross."""
+    module = sys.modules["morph.algorithms.triangulation.triangulate"]  # the name is the function's
+    rng = np.random.default_rng(6)
+    n = 20 if target == "python" else 400
+    points, segments = rng.random((n, 2)), rng.permutation(n).reshape(-1, 2)
+
+    def run():
+        with pytest.raises(ValueError, match="cross") as error:
+            morph.triangulate(points, segments, device=target)
+        mesh = morph.triangulate(points, segments, hull=True, crossing="split", device=target)
+        return str(error.value), mesh.points.tolist(), canonical(mesh.triangles)
+
+    found = []
+    for few in (0, 9):
+        monkeypatch.setattr(module, "FEW_THREADS", few)
+        found += everywhere(target, run)
+    assert all(other == found[0] for other in found)
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_every_allocation_can_fail(target, one_by_one):
+    if one_by_one and not morph.device(target).on_host:
+        pytest.skip("segments are inserted one by one on hosts")
+    rng = np.random.default_rng(1)
+    points = rng.random((12, 2))
     ends = np.array([[0, 1], [2, 3], [4, 5], [6, 7]], np.int32)
+    if one_by_one:  # the result then depends on the order of segments that cross
+        points, ends = planar(rng, 30, 12)
+        ends = ends.astype(np.int32)
 
     def insert(n):
         g = delaunay_tables(points, target)
         with fail_allocation(n, target) as fault:
-            insert_segments(g, ends)
-            split = split_intersections(g)
-        return canonical(host(g.triangles.node)), set(map(tuple, split.pieces.tolist())), fault
+            crossing = insert_segments(g, ends, one_by_one)
+            pieces = split_intersections(g).pieces if len(crossing) else ends
+        return canonical(host(g.triangles.node)), set(map(tuple, pieces.tolist())), fault
 
     want, n, fired = insert(10**6)[:2], 1, True
     while fired:

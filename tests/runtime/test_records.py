@@ -270,7 +270,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     assert made.recorder is not None
     found = records.UnitRecorder(made.recorder.key, set()).find()
     assert vars(found.outline) == vars(made.outline) and found.text == made.text
-    assert found.getters == made.getters
+    assert found.origins == made.origins
     forget(program)
     g.kept.clear()
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]

@@ -391,7 +391,7 @@ def digits(t, z, y, a, x):
 def test_numbers_of_a_prepared_launch_lie_in_the_order_of_the_call():
     t = morph.Table("t", "cpu", x=i32)
     prepared = Prepared.of(digits, t, 0, 0, 0, 0)
-    assert prepared.launch.compiled.origins == [1, 2, 3, 4]
+    assert prepared.launch.compiled.scalar_origins == [1, 2, 3, 4]
     assert prepared.run((1, 2, 3, 4)) == 1234
 
 

@@ -37,7 +37,7 @@ from morph.algorithms.community.tasks import (
 from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
 from morph.data.conversion import as_integer, number
 from morph.graph import Graph
-from morph.language.arguments import callback, truth
+from morph.language.arguments import boolean, check_callable
 from morph.language.messages import shown
 from morph.runtime.arrays import listed
 
@@ -207,9 +207,9 @@ def community(
         If a query is not a vertex, the sizes are not 1 <= least <= most, ``time`` is negative, or
         ``top`` below 1.
     """
-    callback(progress, "progress")
+    check_callable(progress, "progress")
     begin = clock.monotonic()
-    every = truth(all, "all")
+    every = boolean(all, "all")
     if time is not None:
         number(time, "time")
     if time is not None and not time >= 0:

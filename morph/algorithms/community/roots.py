@@ -16,7 +16,7 @@ largest gain of a candidate.  Other columns are those of `SearchState`.
 # mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
-from morph.algorithms.community.search import row_of
+from morph.algorithms.community.nodes import row_of
 from morph.algorithms.graph.cliques import bit
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (

@@ -17,8 +17,10 @@ from morph.algorithms.community.candidates import (
     find_candidates,
     set_candidates,
 )
+from morph.algorithms.community.greedy import begin_searches
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
+from morph.algorithms.community.nodes import STANDARD_WORDS, WIDE_WORDS, WIDEST_WORDS
 from morph.algorithms.community.one import (
     BEGIN,
     COLLECT,
@@ -33,16 +35,9 @@ from morph.algorithms.community.one import (
     decide,
     decide_few,
 )
+from morph.algorithms.community.reduction import NONE
 from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
-from morph.algorithms.community.search import (
-    NONE,
-    STANDARD_WORDS,
-    WIDE_WORDS,
-    WIDEST_WORDS,
-    SearchState,
-    begin_searches,
-    search_sets,
-)
+from morph.algorithms.community.search import SearchState, search_sets
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table

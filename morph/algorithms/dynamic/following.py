@@ -24,7 +24,7 @@ from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive
-from morph.language.arguments import callback
+from morph.language.arguments import check_callable
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import i32, i64
@@ -138,7 +138,7 @@ class Maintained:
             or NaN.
         """
         if then is not None:
-            callback(then, "then")
+            check_callable(then, "then")
         with self._lock:
             if then is None and delete_points is None and self._seen == self.graph.changes:
                 try:
@@ -480,6 +480,7 @@ class Dynamic(Maintained):
         numbers = bound.numbers(rows, self._batch, bound.changes.next_stamp(graph), *kinds)
         applied = None
         try:
+            graph.refuse_fixed()
             applied = apply(graph, batch, self._nonnegative, bound.program, numbers)
             if applied is None:
                 return None

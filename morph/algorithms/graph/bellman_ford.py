@@ -28,7 +28,7 @@ from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
 from morph.runtime.arrays import any_true
@@ -158,7 +158,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     OverflowError
         If distances might not fit int64, or a distance overflows its floating-point type.
     """
-    predecessors = truth(predecessors, "predecessors")
+    predecessors = boolean(predecessors, "predecessors")
     starts = source_ids(graph, source)
     least = _least_weight(graph)
     if least >= 0:

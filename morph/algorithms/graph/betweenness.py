@@ -40,7 +40,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
@@ -299,8 +299,8 @@ def betweenness(
     OverflowError
         With ``weighted``, if a distance overflows.
     """
-    normalized, endpoints = truth(normalized, "normalized"), truth(endpoints, "endpoints")
-    weighted = truth(weighted, "weighted")
+    normalized, endpoints = boolean(normalized, "normalized"), boolean(endpoints, "endpoints")
+    weighted = boolean(weighted, "weighted")
     chosen = chosen_sources(graph, sources, seed)
     with dependencies(graph, chosen, float(endpoints), weighted):
         (share,) = results(graph, "share")

@@ -31,7 +31,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
@@ -178,7 +178,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     ValueError
         If a source is not a vertex, or ``cutoff`` is negative.
     """
-    rows = truth(rows, "rows")
+    rows = boolean(rows, "rows")
     starts = (source_rows if rows else source_ids)(graph, source)
     if cutoff is not None:
         number(cutoff, "cutoff")

@@ -57,7 +57,7 @@ def before(t, p):
 
 
 @kernel
-def count(p, state, ready):
+def count_predecessors(p, state, ready):
     """Count the predecessors, and reserve bits for their colours."""
     waiting = i32(0)
     for t in p.nbrs:
@@ -109,7 +109,7 @@ def color_rounds(g, seed, words, ready, then):
     state = Scalars(g, words=i64(0))
     foreach(words, clear)
     foreach(g.points, draw, seed)
-    foreach(g.points, count, state, ready)
+    foreach(g.points, count_predecessors, state, ready)
     while not ready.empty:
         foreach(ready, take_color, words, then)
         ready, then = then, ready

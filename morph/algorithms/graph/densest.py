@@ -31,7 +31,7 @@ from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.simple import degrees, ranked_pairs, sorted_rows
 from morph.data.collection import Collection, Flag
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, i32, i64
@@ -212,6 +212,6 @@ def densest_subgraph(graph: Graph, *, exact: bool = True) -> DensestSubgraph:
     TypeError
         If ``exact`` is not a bool.
     """
-    exact = truth(exact, "exact")
+    exact = boolean(exact, "exact")
     with graph.device.active():
         return _densest(graph, exact)

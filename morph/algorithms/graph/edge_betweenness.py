@@ -17,7 +17,7 @@ from morph.algorithms.graph.betweenness import chosen_sources, dependencies
 from morph.algorithms.graph.betweenness_weighted import is_tight, scaled_part
 from morph.graph import Graph
 from morph.graph.edgelist import have_reverses
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import f64
 
@@ -91,7 +91,7 @@ def edge_betweenness(
     OverflowError, TypeError, ValueError
         As `betweenness`; also if the two arcs of an edge of an undirected graph differ in weight.
     """
-    weighted, normalized = truth(weighted, "weighted"), truth(normalized, "normalized")
+    weighted, normalized = boolean(weighted, "weighted"), boolean(normalized, "normalized")
     chosen, both = chosen_sources(graph, sources, seed), not graph.directed
     if both and weighted and not _has_equal_reverses(graph):
         raise ValueError(

@@ -17,7 +17,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device,
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.sssp import sssp
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.runtime.arrays import all_true, any_true
 
 
@@ -59,7 +59,7 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
     OverflowError
         If distances might not fit int64, or a distance overflows its floating-point type.
     """
-    predecessors = truth(predecessors, "predecessors")
+    predecessors = boolean(predecessors, "predecessors")
     ids = graph.device.to_host(graph.points.ids())
     starts = source_rows(graph, ids if sources is None else sources)
     with graph.device.active():

@@ -30,7 +30,7 @@ from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.data.sorting import sort_words
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.hashing import mix64, unmix64
 from morph.prelude import atomic_cas, atomic_min, i32, i64, u64
@@ -203,7 +203,7 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
     -----
     Weights that increase along a path of k edges take k / 2 sequential rounds.
     """
-    weighted = truth(weighted, "weighted")
+    weighted = boolean(weighted, "weighted")
     seed, n = checked_seed(seed), len(graph.points)
     heavy = weighted and "weight" in graph.edges.columns
     zero = _zero(graph) if heavy else i32(0)

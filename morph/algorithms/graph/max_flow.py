@@ -2,27 +2,27 @@
 
 A vertex has a height, a lower bound of its distance to the target in the residual network, and an
 excess, which it pushes along residual arcs to vertices one level lower (Goldberg, Tarjan 1988).  A
-pulse has up to two steps: all active vertices push; if some have excess left, these find the height
-above their lowest residual neighbour (after Baumstark, Blelloch, Shun, ESA 2015).  The step of a
-push reads the heights ``raised``, and updates ``height``, which the second step reads; received
-flow is in two sums, ``gain``, by turns one to add to and one to push.  So heights are constant in
-each step, only one of an arc and its reverse is used, and the result depends neither on the device
-nor on the number of threads.
+pulse has up to two steps: all active vertices push; then those with remaining excess are relabelled
+to one more than the height of their lowest residual neighbour (after Baumstark, Blelloch, Shun, ESA
+2015).  Heights are double-buffered: pushes read ``raised``, and the second step reads ``height``.
+So is received flow: ``gain`` has two elements, and a pulse adds to one and pushes the other.  So
+heights are constant in each step, only one of an arc and its reverse carries flow in it, and the
+result depends neither on the device nor on the number of threads.
 
 Global relabelling: a breadth-first search from the target replaces heights by exact distances when
 the work since the last search reaches the work of a search.  The work is the number of arcs read to
 raise heights, plus a constant per pulse, as few vertices rise in most pulses.  Vertices that do not
-reach the target then have no height, and are not active.  The gap rule would find some of them
-earlier, but saves few pulses.
+reach the target then have height `INFINITY`, and are not active.  The gap heuristic would find some
+of them earlier, but saves few pulses.
 
-Flow is pushed in two phases.  First to the sink: at the end, the vertices that do not reach the
-sink are the source side of a minimum cut, the largest of all minimum cuts.  Then the remaining
-excess is pushed back to the source.
+Flow is pushed in two phases.  In the first phase the target is the sink; at its end, the vertices
+that do not reach the sink are the source side of a minimum cut, the one with most vertices.  In the
+second phase the target is the source, to which the remaining excess is returned.
 
 The network has an arc for each edge, and a reverse arc unless an edge of opposite direction, such
 as the other arc of an undirected edge, serves as the reverse.  Edges into the source and out of the
-sink have capacity 0, others at most 1 more than the largest possible flow, to avoid overflow.
-Work: O(n^2 m) at most.  One launch.
+sink have capacity 0; other capacities are limited to 1 more than an upper bound of the flow, to
+avoid overflow.  O(n^2 m) work in the worst case, in one launch.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Flow(NamedTuple):
 
 
 @kernel
-def forget(p, target, now):
+def reset_height(p, target, now):
+    """Begin a search from the target: all other vertices have no height."""
     p.height = i32(INFINITY)
     p.current = 0
     if p.id == target:
@@ -74,6 +75,7 @@ def forget(p, target, now):
 
 @kernel
 def saturate(p):
+    """Push flow along all residual arcs of the source, up to their capacities."""
     for a in p.outedges:
         atomic_add(a.back.residual, a.residual)
         atomic_add(a.dst.excess, a.residual)
@@ -82,7 +84,10 @@ def saturate(p):
 
 @kernel
 def climb(p, limit, then, far):
-    """Find the vertices that can push to this vertex; those at the limit are in ``far``."""
+    """Lower the heights of vertices that can push to this one to one more than its height.
+
+    They are added to ``then``, or to ``far`` if this height is the limit.
+    """
     height = p.height + 1
     for a in p.outedges:
         t = a.dst
@@ -96,6 +101,7 @@ def climb(p, limit, then, far):
 
 @kernel
 def activate(p, active):
+    """End a search: add received flow to the excess; list vertices with excess and a height."""
     p.raised = p.height
     p.excess += p.gain[0] + p.gain[1]
     p.gain[0] = 0
@@ -106,7 +112,11 @@ def activate(p, active):
 
 @kernel
 def push(p, target, side, then, kept):
-    """Push excess to lower vertices, starting at the arc of the last push."""
+    """Push excess to lower vertices, from the arc of the last push on.
+
+    Vertices that had received nothing are added to ``then``, those with remaining excess to
+    ``kept``.
+    """
     x, k, lower = p.excess + p.gain[1 - side], p.current, p.raised - 1
     p.gain[1 - side] = 0
     for a in p.outedges[k:]:
@@ -129,7 +139,7 @@ def push(p, target, side, then, kept):
 
 @kernel
 def find_height(p, side, then, state):
-    """Find the height above the lowest residual neighbour; heights of `push` are not read."""
+    """Relabel a vertex to one more than the height of its lowest residual neighbour."""
     low = i32(INFINITY - 1)
     for a in p.outedges:
         if a.residual > 0:
@@ -142,14 +152,15 @@ def find_height(p, side, then, state):
 
 
 @kernel
-def rise(p):
+def publish_height(p):
+    """Make the height of `find_height` that which the next `find_height` reads."""
     p.height = p.raised
 
 
 @program
 def relabel(g, target, now, then, far, active):
     """Set heights to distances to the target; list the vertices with excess that reach it."""
-    foreach(g.points, forget, target, now)
+    foreach(g.points, reset_height, target, now)
     limit = i32(0)
     while not now.empty:
         deep = limit >= DEEP and len(now) * WIDE <= len(g.points)
@@ -165,16 +176,16 @@ def relabel(g, target, now, then, far, active):
 @program
 def route(g, target, active, then, kept, risen, state):
     """Push excess until no active vertex reaches the target."""
-    side, again = 0, True
-    while again or not active.empty:
-        if again:
+    side, relabels = 0, True
+    while relabels or not active.empty:
+        if relabels:
             state.work = 0
             active.clear()
             risen.clear()
             relabel(g, target, then, kept, risen, active)
         with sections():
             foreach(active, push, target, side, then, kept)
-            foreach(risen, rise)
+            foreach(risen, publish_height)
         active.clear()
         risen.clear()
         if not kept.empty:
@@ -183,7 +194,7 @@ def route(g, target, active, then, kept, risen, state):
         kept, risen = risen, kept
         side = 1 - side
         state.work += PULSE
-        again = state.work > state.most and not active.empty
+        relabels = state.work > state.most and not active.empty
 
 
 @kernel
@@ -196,6 +207,7 @@ def mark(p, unused):
 
 @program
 def find_flow(g, source, sink, active, then, kept, risen, state):
+    """Find a maximum flow and a minimum cut; return the value of the flow."""
     foreach(g.points, saturate, where=lambda p: p.id == source)
     route(g, sink, active, then, kept, risen, state)
     risen.clear()
@@ -210,7 +222,9 @@ def find_flow(g, source, sink, active, then, kept, risen, state):
 
 
 def _capacities(graph: Graph, name: str, pick: Any) -> Any:
-    """Return the capacities of these edges as int64; 1 if the graph has no weights.
+    """Return the capacities of the edges ``pick`` (a slice, or ids) as int64, shape (k,).
+
+    They are 1 if the column is ``"weight"`` and the graph has none.
 
     Raises
     ------
@@ -273,7 +287,7 @@ def _reverses(xp: Any, n: int, src: Any, dst: Any) -> Any:
 
 
 def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, Any]:
-    """Make the residual network of edges; returns it and the arcs of the edges."""
+    """Make the residual network of edges; return it, and its arcs of the edges (slice or ids)."""
     xp, n, m = graph.device.xp, len(graph.points), len(src)
     back = _reverses(xp, n, src, dst)
     alone = xp.flatnonzero(back < 0)
@@ -318,10 +332,11 @@ def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> 
             f"the edges from {source} and those to {sink} have capacities for a flow of"
             f" {LIMIT} or more: it may not fit int64"
         )
-    return xp.minimum(capacity, total + 1)  # not in a minimum cut
+    return xp.minimum(capacity, total + 1)  # an edge of this capacity is in no minimum cut
 
 
 def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Flow:
+    """Find the flow of the edges ``pick``, whose capacities are those of `_capacities`."""
     xp, n, m = graph.device.xp, len(graph.points), len(graph.edges)
     src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
     loops = src == dst

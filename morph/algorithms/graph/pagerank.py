@@ -20,7 +20,7 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
@@ -215,7 +215,7 @@ def pagerank(
         raise ValueError(f"ranks are float64 or float32, not {shown(dtype)}") from None
     if kind not in TOLERANCE:
         raise ValueError(f"ranks are float64 or float32, not {kind}")
-    weighted = truth(weighted, "weighted")
+    weighted = boolean(weighted, "weighted")
     single = kind == np.float32
     programs = DOUBLE if not single else MIXED if weighted else SINGLE
     if tolerance is None:

@@ -55,7 +55,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
@@ -293,8 +293,8 @@ def sssp(
     OverflowError
         If the distance of a reachable vertex overflows.
     """
-    predecessors = truth(predecessors, "predecessors")
-    rows = truth(rows, "rows")
+    predecessors = boolean(predecessors, "predecessors")
+    rows = boolean(rows, "rows")
     starts = (source_rows if rows else source_ids)(graph, source)
     target_ids = NO_TARGETS if targets is None else source_ids(graph, targets, "target")
     if cutoff is not None:

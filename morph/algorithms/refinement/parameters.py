@@ -33,11 +33,11 @@ MAX_ANGLE = 34.0
 LEAST_WIDE = 180 - 2 * MAX_ANGLE  # a larger angle makes another one smaller than MAX_ANGLE
 LEAST_RATIO = 0.5 / math.sin(math.radians(MAX_ANGLE))
 PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Walkington 2003)
-# Encroached segments come first if the angle in degrees exceeds STRICT_ANGLE (1 to 2 % fewer
-# triangles, but a quarter more time on a GPU, as rounds are small); in meshes of fewer than SMALL
-# triangles without size limits, which may be graded like a coast; and with fewer than MANY_SEGMENTS
-# triangles per segment.
-STRICT_ANGLE = {"cuda": MAX_ANGLE, "cpu": 30.0, "python": 30.0}
+# Encroached segments come first if the angle in degrees exceeds SEGMENTS_FIRST_ANGLE (1 to 2 %
+# fewer triangles, but a quarter more time on a GPU, as rounds are small); in meshes of fewer than
+# SMALL triangles without size limits, which may be graded like a coast; and with fewer than
+# MANY_SEGMENTS triangles per segment.
+SEGMENTS_FIRST_ANGLE = {"cuda": MAX_ANGLE, "cpu": 30.0, "python": 30.0}
 SMALL = 10_000
 MANY_SEGMENTS = 16
 FEW_BUCKETS = 24  # enough otherwise, and each costs a pass over the waiting triangles
@@ -128,15 +128,15 @@ def parameters_of(
         columns["proven_wide"] = max(wide, math.cos(math.radians(2 * PROVEN_ANGLE)) ** 2)
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     kind = "cpu" if asked.deterministic else where.kind
-    strict, (most, portion) = segments_first(mesh, asked, kind), MOST_ACTIVE[kind]
+    by_segments, (most, portion) = puts_segments_first(mesh, asked, kind), MOST_ACTIVE[kind]
     for name, wanted, spec, value in (
         ("bucket", True, i32, -1),
         ("excused", True, i32, 0),  # whether a triangle was given up though it misses a limit
-        ("first_bucket", True, i32, 0 if strict else BUCKETS - FEW_BUCKETS),
+        ("first_bucket", True, i32, 0 if by_segments else BUCKETS - FEW_BUCKETS),
         ("most", True, i64, most),
-        ("portion", True, i64, SEGMENTS_PORTION if strict else portion),
-        ("least", True, i64, 1 if strict else 64),
-        ("segments_first", strict, i32, 1),
+        ("portion", True, i64, SEGMENTS_PORTION if by_segments else portion),
+        ("least", True, i64, 1 if by_segments else 64),
+        ("segments_first", by_segments, i32, 1),
         ("has_limits", asked.has_limits, i32, 1),
         ("has_sizes", asked.has_sizes, i32, 1),
         ("conforming", asked.conforming, i32, 1),
@@ -163,7 +163,7 @@ def has_points(params: Row) -> bool:
     return "points_left" not in params.table.columns or bool(params.points_left > 0)
 
 
-def segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:
+def puts_segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:
     """Whether encroached segments are split before all else, and the order is finer.
 
     In coasts, features differ by many octaves, and most triangles lie beside a segment.
@@ -171,7 +171,7 @@ def segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:
     unlimited = math.isinf(asked.max_area) and not (asked.has_limits or asked.has_sizes)
     small = len(mesh.triangles) < SMALL and unlimited
     many = MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
-    return asked.lens_angle > STRICT_ANGLE[kind] or many or small
+    return asked.lens_angle > SEGMENTS_FIRST_ANGLE[kind] or many or small
 
 
 def angle_bounds(

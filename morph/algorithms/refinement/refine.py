@@ -35,13 +35,13 @@ from morph.algorithms.refinement.parameters import (
     check_options,
     field_values,
     parameters_of,
-    segments_first,
+    puts_segments_first,
     sizes_at_points,
 )
 from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.canonical import canonical, least_first
-from morph.algorithms.triangulation.options import function, truth
+from morph.algorithms.triangulation.options import boolean, function
 from morph.algorithms.triangulation.tables import (
     bounds,
     from_tables,
@@ -194,8 +194,8 @@ def refine_with_report(
     """
     least, most = angle_bounds(min_angle, max_angle, max_radius_edge)
     check_options(boundary, max_points)
-    deterministic = truth("deterministic", deterministic)
-    conforming = truth("conforming", conforming)
+    deterministic = boolean("deterministic", deterministic)
+    conforming = boolean("conforming", conforming)
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     devices = _devices(device, source)
@@ -231,8 +231,8 @@ def refine_with_report(
 def _compile_ahead(mesh: Mesh, asked: Request, devices: Sequence[Device]) -> None:
     """Begin to compile the units of a call that asks for a smallest angle, and a largest area."""
     if len(devices) == 1:
-        first = segments_first(mesh, asked, devices[0].kind)
-        compile_ahead("refine segments first" if first else "refine", devices[0])
+        by_segments = puts_segments_first(mesh, asked, devices[0].kind)
+        compile_ahead("refine segments first" if by_segments else "refine", devices[0])
     elif math.isinf(asked.max_area):
         compile_ahead("refine parts", devices[0])
 

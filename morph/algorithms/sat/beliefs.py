@@ -21,7 +21,7 @@ from morph.algorithms.sat.parts import formula_of
 from morph.algorithms.sat.rounds import Decimation, Round, refuted
 from morph.algorithms.sat.surveys import converge
 from morph.data.formula import Formula
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.partition.formula import DividedFormula
 
 MOST_ROUNDS, FRACTION, SWEEPS = 100, 0.1, 20  # defaults
@@ -80,7 +80,7 @@ def believe(
     formula = formula_of(formula)
     check_options(fraction, TOLERANCE, 0.0)
     seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, sweeps=sweeps)
-    lossy = truth(lossy, "lossy")
+    lossy = boolean(lossy, "lossy")
     options = Options(fraction, TOLERANCE, sweeps, rho=0.0)
     run = Run(formula, seed, device, options, max_seconds)
     run.first = None

@@ -21,7 +21,7 @@ from morph.algorithms.sat.marginals import marginals
 from morph.algorithms.sat.surveys import converge
 from morph.data.conversion import number
 from morph.data.formula import Formula
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.messages import shown
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
@@ -239,7 +239,7 @@ class _State:
             raise ValueError(f"max_sweeps = {shown(most)}: expected an integer of 0 or more")
         if not 0 <= inertia < 1:
             raise ValueError(f"inertia = {inertia}: expected a number from 0 to less than 1")
-        if not truth(record, "history"):
+        if not boolean(record, "history"):
             sweeps, converged = converge(
                 self.f, tolerance, min(int(most), 2**32), self.rho, inertia
             )

@@ -30,7 +30,7 @@ from morph.algorithms.sat.search import (
 from morph.algorithms.sat.simplify import Part, Simplified, simplify
 from morph.data.conversion import number
 from morph.data.formula import Formula, read_cnf
-from morph.language.arguments import truth
+from morph.language.arguments import boolean
 from morph.language.messages import shown
 from morph.launch.ahead import compile_ahead
 from morph.partition.formula import DividedFormula
@@ -305,7 +305,7 @@ def check_method(method: str, options: Mapping[str, Any], complete: bool | None)
     """Check the arguments of `solve` about methods; return the options with their types."""
     if not isinstance(options, Mapping):
         raise TypeError(f"options is a mapping of names to numbers, not {shown(options)}")
-    if complete is not None and truth(complete, "complete") and not available():
+    if complete is not None and boolean(complete, "complete") and not available():
         raise ImportError("complete = True needs python-sat: pip install morph-engine[sat]")
     if complete and method != "auto":
         raise ValueError(f"complete = True is for method 'auto', not {shown(method)}")

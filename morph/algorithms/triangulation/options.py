@@ -30,7 +30,7 @@ def integer(name: str, value: Any) -> int:
     return int(scalar)
 
 
-def truth(name: str, value: Any) -> bool:
+def boolean(name: str, value: Any) -> bool:
     """Return True or False; `ValueError` if the value is neither."""
     scalar = value.item() if getattr(value, "ndim", None) == 0 else value
     if not isinstance(scalar, int) or scalar not in (0, 1):

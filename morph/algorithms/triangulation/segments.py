@@ -11,11 +11,13 @@ place.  Priorities are a random permutation, so that few rounds are needed (Blel
 This terminates: the segment with the least key of a round is recovered up to the next point that
 lies on it, or meets a constrained edge and is given up; points and edges are finite.  A channel may
 have any length: its boundary is recorded in rows of a table, three more than edges crossed; each
-channel is retriangulated once.
+channel is retriangulated once.  If no segments cross, the result does not depend on their order, so
+few threads insert them one by one, without competitors.
 
 Predicates are exact.  A segment that passes through a point is split there.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any
@@ -29,7 +31,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, vector
+from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, static, vector
 
 FREE = 2**31 - 1  # in `by`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
@@ -180,11 +182,14 @@ def uncontested(g, t, key):
 
 
 @kernel
-def check_claims(s, g, round_key, winners, retry, blocked):
-    """Check whether the segment owns its channel, and no smaller key has claimed a neighbour."""
+def check_claims(s, g, round_key, winners, retry, blocked, alone: static):
+    """Check whether the segment owns its channel, and no smaller key has claimed a neighbour.
+
+    ``alone``: no other segment of the round has claimed anything.
+    """
     key = i64(round_key) << 32 | i64(s.priority)
     edge = s.first
-    mine = uncontested(g, g.triangles[edge >> 2], key)
+    mine = alone or uncontested(g, g.triangles[edge >> 2], key)
     end = s.b
     met = i32(FREE)
     count = i32(0)
@@ -195,7 +200,7 @@ def check_claims(s, g, round_key, winners, retry, blocked):
             met = t.by[edge & 3]
         else:
             o, end, side = cross_edge(g, s.now, s.b, edge)
-            mine = mine and uncontested(g, g.triangles[o >> 2], key)
+            mine = mine and (alone or uncontested(g, g.triangles[o >> 2], key))
             edge = exit_edge(o, side)
             count += 1
     s.count = count
@@ -350,7 +355,7 @@ def recover(g, channel_edges, work, retry, remaining, winners, blocked):
     while not work.empty:
         foreach(work, follow_edges, g, remaining)
         foreach(remaining, claim, g, round_key)
-        foreach(remaining, check_claims, g, round_key, winners, retry, blocked)
+        foreach(remaining, check_claims, g, round_key, winners, retry, blocked, False)
         foreach(winners, retriangulate, g, channel_edges, round_key, retry)
         work, retry = retry, work
         retry.clear()
@@ -360,7 +365,29 @@ def recover(g, channel_edges, work, retry, remaining, winners, blocked):
     return FIRST_KEY - round_key
 
 
-def insert_segments(g: Graph, ends: Any) -> Collection:
+@program
+def recover_one_by_one(g, channel_edges, work, retry, remaining, winners, blocked):
+    round_key = FIRST_KEY
+    foreach(work, follow_edges, g, retry)  # many segments are edges already
+    work, retry = retry, work
+    retry.clear()
+    while not work.empty:
+        i = i64(0)
+        while i < len(work):
+            foreach(work[i : i + 1], follow_edges, g, remaining)
+            foreach(remaining, claim, g, round_key)
+            foreach(remaining, check_claims, g, round_key, winners, retry, blocked, True)
+            foreach(winners, retriangulate, g, channel_edges, round_key, retry)
+            remaining.clear()
+            winners.clear()
+            round_key -= 1
+            i += 1
+        work, retry = retry, work
+        retry.clear()
+    return FIRST_KEY - round_key
+
+
+def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection:
     """Make edges of segments, in the tables of a Delaunay triangulation.
 
     Parameters
@@ -371,6 +398,9 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
         or 2**31 - 1, ``points.at``, 4 * triangle + corner, and the table ``chords``, of segments.
     ends : (s, 2) int32 array
         Rows of points that are corners.
+    one_by_one : bool
+        Whether segments have no competitors.  Where segments cross, the result then depends on the
+        number of threads.
 
     Returns
     -------
@@ -412,6 +442,7 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
     end, size = 0, FIRST_PART if g.device.on_host else n
+    recover_part = recover_one_by_one if one_by_one else recover
     while end < n:
         first, end = end, min(n, end + size)
         work.clear()
@@ -422,7 +453,7 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
                 work.extend(order[(priority >= first) & (priority < end)])
             else:
                 work.extend(order)
-        recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
+        recover_part(g, g.channel_edges, work, retry, remaining, winners, blocked)
         if end < n:
             g.triangles.claim = UNCLAIMED  # the keys of rounds begin again
         size = GROWTH * end  # not by conflicts: these depend on the order of threads

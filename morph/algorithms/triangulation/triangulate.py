@@ -19,13 +19,16 @@ from morph.algorithms.triangulation.delaunay import delaunay_tables
 from morph.algorithms.triangulation.exterior import remove_exterior
 from morph.algorithms.triangulation.half_edges import HULL
 from morph.algorithms.triangulation.intersections import split_intersections
-from morph.algorithms.triangulation.options import choice, function, truth
+from morph.algorithms.triangulation.options import boolean, choice, function
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
 from morph.launch.ahead import compile_ahead
+from morph.launch.foreach import available_threads
 from morph.mesh import Mesh, Pslg, RepairWarning
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device, device_for
+
+FEW_THREADS = 2  # up to so many, segments one by one take less time than claims of channels
 
 
 def triangulate(
@@ -94,7 +97,7 @@ def triangulate(
     """
     choice("crossing", crossing, ("refuse", "split"))
     choice("duplicates", duplicates, ("refuse", "merge"))
-    hull, report = truth("hull", hull), function("progress", progress) or _silent
+    hull, report = boolean("hull", hull), function("progress", progress) or _silent
     named = {"segments": segments, "holes": holes, "regions": regions}
     named["segment_markers"] = segment_markers
     graph = _graph(source, named, merge=duplicates == "merge")
@@ -106,6 +109,8 @@ def triangulate(
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
     ends = graph.segments[of]
     points, attributes = graph.points, graph.point_attributes
+    few_threads = where.on_host and available_threads() <= FEW_THREADS
+    one_by_one = crossing == "refuse" and few_threads
     while True:
         report("points", len(points))
         g = delaunay_tables(points, where)
@@ -120,9 +125,12 @@ def triangulate(
         if not all_true(proper):
             _report_dropped(np.sort(of[~proper]))
             ends, of = ends[proper], of[proper]
-        blocked = insert_segments(g, ends)
+        blocked = insert_segments(g, ends, one_by_one)
         if not len(blocked):
             break
+        if one_by_one:  # the pair that the error names must not depend on the number of threads
+            one_by_one = False
+            continue
         if crossing == "refuse":
             _refuse_crossing(g, blocked.items, of)
         split = split_intersections(g)

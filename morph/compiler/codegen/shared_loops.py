@@ -24,6 +24,7 @@ from morph.compiler.passes.work_sharing import SharedLoop, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
 JOINS = {"+": "Plus", "min": "Minimum", "max": "Maximum"}
+NEAR_IDS = 8  # points whose row offsets, of 8 bytes, lie in one cache line of 64 bytes or two
 LIMITS = {"auto": "HIGH_DEGREE", "warp": "NO_LIST", "grid": "0"}
 
 
@@ -384,8 +385,9 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
     row = f"{_offset(e, loop)}, r.end"
     item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
     before = f"{e.names.column(s.slot, 'item')}.get(i - 1)"
-    # of a filtered list, items in order need no prefetch
-    in_order = [f"if (u32(point - {before}) <= 8) return;"] if kernel.where else []
+    # a filtered list is often in ascending order: the lines of the item before are then the same or
+    # the preceding ones, which the hardware prefetches
+    in_order = [f"if (u32(point - {before}) <= {NEAR_IDS}) return;"] if kernel.where else []
     begin = f"row_begin({_offset(e, loop)}, point)"
     first = e.names.entry_address(loop.graph, loop.direction, begin)
     nearby = [f"{e.names.column(*c)}.at(point)" for c in step.nearby]

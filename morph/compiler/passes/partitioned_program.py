@@ -61,7 +61,7 @@ class PartitionedProgram:
         that the program changes.
     stale : tuple of (slot, column)
         Changed columns whose mirrors may differ from the owner's values after the launch.
-    bounds, moves : dict of (slot, column) to str
+    bounds, sole_operations : dict of (slot, column) to str
         As in `Partitioning`, for columns with the same operation in all steps.
     hidden : tuple of Hidden
     boxes : tuple of Box
@@ -79,7 +79,7 @@ class PartitionedProgram:
     writes: tuple[tuple[str, str], ...]
     stale: tuple[tuple[str, str], ...]
     bounds: Mapping[tuple[str, str], str]
-    moves: Mapping[tuple[str, str], str]
+    sole_operations: Mapping[tuple[str, str], str]
     hidden: tuple[Hidden, ...]
     boxes: tuple[Box, ...]
     collections: tuple[str, ...]
@@ -111,7 +111,7 @@ def derive_program(
     graphs: Container[str],
     one_row: Container[str],
     local: Container[str] = frozenset(),
-    moved: bool = False,
+    unordered_mirrors: bool = False,
 ) -> PartitionedProgram:
     """Derive the unit with which the parts of a graph execute a program together.
 
@@ -123,7 +123,7 @@ def derive_program(
         The slots of the partitioned graphs, and of tables of one row.
     local : set of str
         The slots of tables whose rows differ between parts, as in `derive`.
-    moved : bool
+    unordered_mirrors : bool
         Whether mirrors may lie in no order, since the graph has changed.
 
     Raises
@@ -131,7 +131,7 @@ def derive_program(
     NeedsSteps, LanguageError
         If the program has to be executed launch by launch.
     """
-    return _Program(unit, graphs, one_row, local, moved).derived()
+    return _Program(unit, graphs, one_row, local, unordered_mirrors).derived()
 
 
 class _Program:
@@ -139,10 +139,10 @@ class _Program:
 
     def __init__(
         self, unit: ir.Unit, graphs: Container[str], one_row: Container[str],
-        local: Container[str], moved: bool,
+        local: Container[str], unordered_mirrors: bool,
     ) -> None:  # fmt: skip
         self.unit, self.graphs, self.one_row, self.local = unit, graphs, one_row, local
-        self.moved = moved
+        self.unordered_mirrors = unordered_mirrors
         self.rows = Ownership(unit, graphs, unit.funcs, local)
         self.known = {f.name: f for f in unit.funcs}
         self.funcs: dict[str, ir.Func] = {}
@@ -183,8 +183,8 @@ class _Program:
             unit, steps, tuple(self.before), tuple(self.sends), tuple(sorted(self.spreads)),
             tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
             {c: how for c in self.spreads if (how := self._bound(c)) and not self._flags(c)},
-            {c: how for c in writes if (how := _only(p.moves.get(c) for p in steps
-                                                     if c in p.writes))},
+            {c: how for c in writes if (how := _only(p.sole_operations.get(c) for p in steps
+                                                      if c in p.writes))},
             tuple(self.hidden.values()), tuple(self.boxes),
             tuple(s for s in self.rows.lists if s not in boxes),
             tuple(sorted({t.slot for p in steps for t in p.totals} - {*self.unit.made})),
@@ -286,7 +286,8 @@ class _Program:
 
         It is an expression of the program, with the same value in all parts.
         """
-        if unit.ranks or self.moved:  # no part writes to memory of another; bits have an order
+        # on ranks no part writes to memory of another; bits of rows are in the order of mirrors
+        if unit.ranks or self.unordered_mirrors:
             return None
         (step,) = unit.blocks[0].steps
         assert isinstance(step, ir.Foreach)
@@ -320,7 +321,7 @@ class _Program:
 
     def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
         """Whether mirrors remain valid bounds after the step."""
-        if not (how := self._bound(c)) or p.moves.get(c) != how:
+        if not (how := self._bound(c)) or p.sole_operations.get(c) != how:
             return False
         self.kept.add(c)
         return True

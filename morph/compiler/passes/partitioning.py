@@ -104,8 +104,9 @@ class Partitioning:
     combines : tuple of Combine
     writes : tuple of (slot, column)
         Columns whose mirrors may differ from the owner's values after the step.
-    moves : dict of (slot, column) to str
-        Columns of ``writes`` that the step changes only by one of these operations.
+    sole_operations : dict of (slot, column) to str
+        The operation, one of the same, of each column of ``writes`` that the step changes only by
+        it.
     mirrored : set of (slot, column)
         Columns of ``writes`` that a part changes also at its mirrors.
     messages : tuple of Message
@@ -121,7 +122,7 @@ class Partitioning:
     bounds: Mapping[tuple[str, str], str]
     combines: tuple[Combine, ...]
     writes: tuple[tuple[str, str], ...]
-    moves: Mapping[tuple[str, str], str]
+    sole_operations: Mapping[tuple[str, str], str]
     mirrored: Set[tuple[str, str]]
     messages: tuple[Message, ...]
     totals: tuple[Total, ...]
@@ -330,14 +331,14 @@ class _Derivation:
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
         writes |= {(x.of, name) for x in self.copies for name in x.changed}
-        moves = {c: op for c in writes if (op := _operation(nodes, c)) in BOUNDED}
+        operations = {c: op for c in writes if (op := _operation(nodes, c)) in BOUNDED}
         messages = tuple(self._message(s) for s in cutter.slices)
         unit = self._unit(kernel, self.step, tuple(s.store for s in cutter.slices), bool(remote))
         used = {n for u in (unit, *(m.unit for m in messages)) for n, _ in u.scalars}
         return Partitioning(
             unit, tuple(sorted(exact | bounds.keys())), bounds,
             tuple(Combine(*c, how) for c, how in sorted(cutter.combines.items())),
-            tuple(sorted(writes)), moves, frozenset(cutter.mirrored), messages, totals, flags,
+            tuple(sorted(writes)), operations, frozenset(cutter.mirrored), messages, totals, flags,
             tuple(h for n, h in self.hidden.items() if n in used), self.copies,
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ from morph.io.graph.formats import FORMATS, ROWS, GraphFormat
 from morph.io.graph.shares import read_shares
 from morph.io.text.files import read_start, replacing, split_compression
 from morph.io.text.scanner import FormatError, StrPath
-from morph.language.arguments import of_type, truth, word
+from morph.language.arguments import boolean, check_type, string
 from morph.language.messages import shortened, shown
 from morph.partition.graph import PartitionedGraph
 from morph.partition.ranges import Division, Ends, division, partitioned_edges, places
@@ -32,7 +32,7 @@ def _rows(path: StrPath, format: str | None) -> tuple[list[GraphFormat], str]:
     suffix = os.path.splitext(split_compression(path)[0])[1].lower()
     if format is None:
         return [row for row in ROWS if suffix in row.suffixes], suffix
-    if word(format, "format") not in FORMATS:
+    if string(format, "format") not in FORMATS:
         raise ValueError(f"format {shown(format)}: known are {', '.join(FORMATS)}")
     return [FORMATS[format]], suffix
 
@@ -148,7 +148,7 @@ def read_graph(
     OSError
         If it cannot be read.
     """
-    symmetrize = truth(symmetrize, "symmetrize")
+    symmetrize = boolean(symmetrize, "symmetrize")
     if comm is not None or isinstance(device, (list, tuple)):
         where, transport = places(device, comm)
         divided = division(where, transport, by, shares)
@@ -222,7 +222,7 @@ def write_graph(graph: Graph | EdgeArrays, path: StrPath, format: str | None = N
     OSError
         If the file cannot be written.
     """
-    of_type(graph, "graph", "Graph", "EdgeArrays")
+    check_type(graph, "graph", "Graph", "EdgeArrays")
     edges = graph if isinstance(graph, EdgeArrays) else _edges_of(graph)
     row = format_of(path, format)
     if edges.points and not row.vertex_data:

@@ -44,7 +44,7 @@ from morph.io.graph.snapshot import (
 )
 from morph.io.text.files import named, remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
-from morph.language.arguments import callback, truth
+from morph.language.arguments import boolean, check_callable
 from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
 from morph.updates.edge_ids import use_next
@@ -196,8 +196,8 @@ class Journal:
             If the batch cannot be written to the disk, the journal is readonly, or another program
             has changed its files; the batch is then not applied.
         """
-        nonnegative = truth(nonnegative, "nonnegative")
-        callback(by, "by")
+        nonnegative = boolean(nonnegative, "nonnegative")
+        check_callable(by, "by")
         with self.graph._lock:
             return self._apply(inserts, deletes, updates, delete_points, nonnegative, by)
 

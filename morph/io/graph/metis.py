@@ -66,9 +66,9 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
         degrees.add(degree, header.n - part.vertex - degree.size)
         size = int(degree.sum())
         left = max(min(2 * header.m - dst.size - size, (len(data) - part.behind) // 2), 0)
-        if _split(part, header, size, left, dst, weight):
+        if _append_compiled(part, header, size, left, dst, weight):
             continue
-        ends, of_ends = _arcs(part, header, degree, points)
+        ends, of_ends = _arcs_by_numpy(part, header, degree, points)
         dst.add((ends - 1).astype(np.int32), left)
         if of_ends is not None:
             weight.add(narrow(of_ends), left)
@@ -88,10 +88,13 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
     return EdgeArrays(src, to, weights, header.n, symmetric=True, points=joined)
 
 
-def _split(
+def _append_compiled(
     part: _Part, header: _Header, size: int, left: int, dst: Growing, weight: Growing
 ) -> bool:
-    """Append ``size`` arcs by the compiled library; return False if `_arcs` is to read them."""
+    """Append ``size`` arcs to ``dst`` and ``weight`` by the compiled library.
+
+    Return False, with nothing appended, if `_arcs_by_numpy` has to read them.
+    """
     regular = part.pieces[0].dtype == np.int32 and weight.dtype in (None, np.int32)
     if header.sizes + header.constraints or not regular or not size:
         return False
@@ -100,11 +103,11 @@ def _split(
     of_ends = weight.extend(size, np.dtype(np.int32), left) if header.weights else None
     if compiled.split_arcs(part.pieces, header.n, ends, of_ends):
         return True
-    dst.size = before  # `_arcs` reports the error
+    dst.size = before  # `_arcs_by_numpy` reports the error
     return False
 
 
-def _arcs(
+def _arcs_by_numpy(
     part: _Part, header: _Header, degree: Ints, points: dict[str, list[Any]]
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Return ends, from 1, and weights of the arcs; append the data of vertices to ``points``."""

@@ -29,7 +29,7 @@ from morph.graph import Graph
 from morph.io.text.files import replacing, split_compression
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
-from morph.language.arguments import of_type
+from morph.language.arguments import check_type
 from morph.language.dtypes import NAMES, Ref, vec
 from morph.runtime.device import Device
 from morph.runtime.toolchain.cache import lock_file
@@ -148,7 +148,7 @@ def write_snapshot(
         If the file cannot be written, or belongs to an open `Journal`.  An existing file then
         remains unchanged.
     """
-    of_type(graph, "graph", "Graph")
+    check_type(graph, "graph", "Graph")
     number = as_integer(number, "number")
     if not 0 <= number < 2**63:
         raise ValueError(f"number is from 0 to 2^63 - 1, not {number}")

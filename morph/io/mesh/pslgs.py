@@ -30,7 +30,7 @@ from morph.io.text.files import named, replacing
 from morph.io.text.formats import suffix_of
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
-from morph.language.arguments import of_type, truth
+from morph.language.arguments import boolean, check_type
 from morph.language.messages import shown
 from morph.mesh import Pslg
 from morph.mesh.mesh import Floats, Ints, Mesh
@@ -99,7 +99,7 @@ def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -
     OSError
         If a file is missing or cannot be read.
     """
-    repair = truth(repair, "repair")
+    repair = boolean(repair, "repair")
     if duplicates not in ("refuse", "keep"):
         raise ValueError(f"duplicates is 'refuse' or 'keep', not {shown(duplicates)}")
     if format_of_file(path):
@@ -248,7 +248,7 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
     OSError
         If the file cannot be written.
     """
-    of_type(pslg, "pslg", "Pslg")
+    check_type(pslg, "pslg", "Pslg")
     if format_of(path):
         raise ValueError(f"a graph is written as .poly: no {suffix_of(path)}")
     check_finite(points=pslg.points, point_attributes=pslg.point_attributes)

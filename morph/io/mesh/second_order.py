@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.language.arguments import of_type
+from morph.language.arguments import check_type
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 from morph.mesh.validation import repeated_points
 
@@ -49,7 +49,7 @@ def second_order(mesh: Mesh) -> SecondOrder:
     ValueError
         If the midpoint of an edge rounds to the coordinates of another point.
     """
-    of_type(mesh, "mesh", "Mesh")
+    check_type(mesh, "mesh", "Mesh")
     mesh = mesh.to("cpu")
     n, t = len(mesh.points), mesh.triangles
     own = owned(mesh.neighbors)

@@ -21,7 +21,7 @@ from morph.io.mesh.second_order import look_up, owned
 from morph.io.text.files import write_chunks
 from morph.io.text.rows import counted, format_rows
 from morph.io.text.scanner import Block, Field, Scanner, StrPath
-from morph.language.arguments import of_type
+from morph.language.arguments import check_type
 from morph.language.messages import shown
 from morph.mesh.arrays import real_array
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
@@ -51,7 +51,7 @@ def read_area(path: StrPath, mesh: Mesh | None = None) -> Floats:
         If the file is missing or cannot be read.
     """
     if mesh is not None:
-        of_type(mesh, "mesh", "Mesh")
+        check_type(mesh, "mesh", "Mesh")
     scanner = open_scanner(path)
     (count,) = scanner.header("triangle", ("number of triangles",), (0,))
     _check_count(scanner, count, mesh)
@@ -221,7 +221,7 @@ def mesh_edges(mesh: Mesh) -> tuple[Ints, Ints]:
     markers : (e,) int32 array
         Marker of the segment on the edge; 0 if the edge is no segment.
     """
-    of_type(mesh, "mesh", "Mesh")
+    check_type(mesh, "mesh", "Mesh")
     mesh = mesh.to("cpu")
     own, t, n = owned(mesh.neighbors), mesh.triangles, len(mesh.points)
     edges = np.stack([np.roll(t, -1, axis=1)[own], np.roll(t, -2, axis=1)[own]], axis=1)
@@ -240,7 +240,7 @@ def write_neigh(mesh: Mesh, path: StrPath) -> None:
     OSError
         If the file cannot be written.
     """
-    of_type(mesh, "mesh", "Mesh")
+    check_type(mesh, "mesh", "Mesh")
     write_chunks(path, neighbor_lines(mesh))
 
 
@@ -252,7 +252,7 @@ def write_edge(mesh: Mesh, path: StrPath) -> None:
     OSError
         If the file cannot be written.
     """
-    of_type(mesh, "mesh", "Mesh")
+    check_type(mesh, "mesh", "Mesh")
     write_chunks(path, edge_lines(mesh))
 
 

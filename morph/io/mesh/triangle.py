@@ -26,7 +26,7 @@ from morph.io.text.files import replacing
 from morph.io.text.formats import suffix_of
 from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import StrPath
-from morph.language.arguments import of_type, truth
+from morph.language.arguments import boolean, check_type
 from morph.language.messages import shown
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
@@ -61,7 +61,7 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     OSError
         If a file is missing or cannot be read.
     """
-    repair = truth(repair, "repair")
+    repair = boolean(repair, "repair")
     if other := format_of_file(path):
         if repair:
             raise ValueError(f"repair is for Triangle's files, not for a {suffix_of(path)}")
@@ -163,9 +163,9 @@ def write_mesh(
     OSError
         If a file cannot be written.
     """
-    of_type(mesh, "mesh", "Mesh")
-    neighbors, edges = truth(neighbors, "neighbors"), truth(edges, "edges")
-    voronoi = truth(voronoi, "voronoi")
+    check_type(mesh, "mesh", "Mesh")
+    neighbors, edges = boolean(neighbors, "neighbors"), boolean(edges, "edges")
+    voronoi = boolean(voronoi, "voronoi")
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {shown(order)}")
     if other := format_of(base):

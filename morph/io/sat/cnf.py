@@ -21,7 +21,7 @@ from morph.io.text import clauses as compiled
 from morph.io.text.files import decompressed, identity, map_bytes, write_chunks
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
-from morph.language.arguments import of_type, word
+from morph.language.arguments import check_type, string
 from morph.language.dtypes import ID_LIMIT
 from morph.language.messages import shown
 from morph.partition.formula import DividedFormula
@@ -257,8 +257,8 @@ def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
     OSError
         If the file cannot be written; no partial file remains.
     """
-    of_type(formula, "formula", "Formula")
-    word(comment, "comment")
+    check_type(formula, "formula", "Formula")
+    string(comment, "comment")
     at, literals = formula.offsets, formula.literals
     head = "".join(f"c {line}\n" for line in comment.splitlines())
     head += f"p cnf {formula.variables} {formula.clauses}\n"

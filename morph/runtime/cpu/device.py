@@ -18,8 +18,10 @@ from morph.runtime.device import Device
 from morph.runtime.threads import in_threads
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
-WRITE_BY_THREADS, WRITTEN_AT_ONCE = 1 << 22, 1 << 18  # bytes: threads write from so many; of a part
-REDUCED_AT_ONCE, REDUCED_BY_THREADS = 1 << 15, 32  # rows of a part; parts for several threads
+WRITE_BY_THREADS = 1 << 22  # bytes of an array from which on several threads write to it
+WRITTEN_AT_ONCE = 1 << 18  # bytes that a thread then writes at once
+REDUCED_AT_ONCE = 1 << 15  # rows that a thread reduces at once
+REDUCED_BY_THREADS = 32  # such pieces from which on several threads reduce an array
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
 _build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")

@@ -126,10 +126,10 @@ class Extremes:
         self.on.launch(self.function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, given, 0)
         self.on.wait(stream)
         pairs = self.report.reshape(-1, 2)
-        return [found(pair, a.dtype) for pair, a in zip(pairs, arrays, strict=False)]
+        return [as_numbers(pair, a.dtype) for pair, a in zip(pairs, arrays, strict=False)]
 
 
-def found(pair: Any, dtype: Any) -> tuple[Any, Any]:
+def as_numbers(pair: Any, dtype: Any) -> tuple[Any, Any]:
     """Convert a pair of numbers of the kernel to Python numbers."""
     if dtype.kind == "f":
         pair = np.where(pair < 0, pair ^ LOW, pair).view(np.float64)

@@ -28,10 +28,10 @@ from morph.runtime.cuda.modules import loaded
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
 MOST_VALUES = 16  # maximum of host values, or columns, that `CudaDevice.write` passes to a launch
-MOST = 4  # maximum of seed rows, written by the same launch
+MOST_SEEDS = 4  # maximum of seed rows, written by the same launch
 SMALL = 4096  # maximum of bytes that are fetched through pinned memory
 LEAST_STAGED = 1 << 16  # bytes of pinned memory for host arrays
-BLOCK, BLOCKS = 256, 528
+BLOCK, BLOCKS = 256, 528  # threads of a block; at most four blocks on each of 132 multiprocessors
 EACH = 1 << 8  # one value per element
 FROM = 1 << 9  # values are read from an array, whose address is the command's value
 OWN = 1 << 10  # each element gets its index
@@ -325,7 +325,8 @@ class SmallCopies:
             self.pinned = self.pin(SMALL)
             event = cupy.cuda.Event(disable_timing=True)
         self.staging = Staging(self.pin, event)
-        self.landed, self.landing = np.frombuffer(self.pinned, np.uint8, SMALL), self.pinned.ptr
+        self.pinned_bytes = np.frombuffer(self.pinned, np.uint8, SMALL)
+        self.pinned_address = self.pinned.ptr
         self.stream, self.launch = cupy.cuda.get_current_stream, cupy.cuda.driver.launchKernel
         self.current = cupy.cuda.driver.ctxGetCurrent
         self.set_current = cupy.cuda.driver.ctxSetCurrent
@@ -404,12 +405,12 @@ class SmallCopies:
         """Copy a small C-contiguous array to the host."""
         with self.lock:
             if self.current() == self.context:
-                self.transfer(self.landing, array.data.ptr, array.nbytes)
+                self.transfer(self.pinned_address, array.data.ptr, array.nbytes)
             else:
                 with self.elsewhere():
-                    self.transfer(self.landing, array.data.ptr, array.nbytes)
-            landed: np.ndarray[Any, Any] = self.landed[: array.nbytes].view(array.dtype)
-            return landed.reshape(array.shape).copy()
+                    self.transfer(self.pinned_address, array.data.ptr, array.nbytes)
+            found: np.ndarray[Any, Any] = self.pinned_bytes[: array.nbytes].view(array.dtype)
+            return found.reshape(array.shape).copy()
 
     def extremes(self, arrays: Sequence[Any]) -> list[tuple[Any, Any]]:
         """The least and the largest value of each of a few arrays, see `Extremes`."""
@@ -505,15 +506,15 @@ class CudaReport:
 class CudaWriter:
     """Repeats the same writes by one kernel, see `morph.runtime.backend.Writer`."""
 
-    most = MOST
+    most = MOST_SEEDS
 
     def __init__(self, on: SmallCopies, writes: Sequence[Write], seeds: Seeds | None) -> None:
         self.on, self.commands = on, (c := Commands())
         self.fits = all([c.add(*w) for w in writes])  # else they take several launches
         self.seeds = seeds
         if seeds is not None:
-            needs = 2 + len(seeds.beside) + MOST * len(seeds.columns)
-            self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST + needs <= VALUES
+            needs = 2 + len(seeds.beside) + MOST_SEEDS * len(seeds.columns)
+            self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST_SEEDS + needs <= VALUES
             if self.fits:
                 self._prepare(seeds)
 
@@ -527,9 +528,9 @@ class CudaWriter:
         c = self.commands
         self.counters = c.values[c.at : c.at + seeds.counters.size]
         c.add(seeds.counters, np.zeros(seeds.counters.size, seeds.counters.dtype))
-        self.rows, first = c.values[c.at : c.at + MOST].view(np.int32)[::2], c.n
+        self.rows, first = c.values[c.at : c.at + MOST_SEEDS].view(np.int32)[::2], c.n
         c.command(seeds.item.data.ptr, 0, seeds.item.strides[0], 4 | EACH | c.at << 32)
-        c.at += MOST
+        c.at += MOST_SEEDS
         for array, value in seeds.beside:
             wide = WIDE if is_wide(array) else 0
             c.command(array.data.ptr, 0, array.strides[0], array.dtype.itemsize | wide | c.at << 32)

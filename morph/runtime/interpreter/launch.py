@@ -44,11 +44,10 @@ def load(unit: ir.Unit, seed: int) -> Launch:
     -------
     callable
         ``launch(stores, graphs, scalars, status, reexecution, deferred)``: host objects and scalars
-        by slot and name; the ``status`` array (see `morph.compiler.ir.abi.Status`), shape (>= 8 +
-        stores,),
-        int64; whether to execute only the items in ``deferred``; and the set that receives the
-        positions of deferred items, whose allocation failed (with ``together``, the bitwise
-        complements for items that lost their claims).
+        by slot and name; the ``status`` array (see `morph.compiler.ir.abi.Status`), int64, with at
+        least 8 elements and one for each store; whether to execute only the items in ``deferred``;
+        and the set that receives the positions of deferred items, whose allocation failed (with
+        ``together``, the bitwise complements for items that lost their claims).
 
     Raises
     ------

@@ -24,7 +24,21 @@ class Untouched(Exception):
 
 
 class Item:
-    """One item of a foreach: its locals, and the reserved rows that it has not used."""
+    """One item of a foreach.
+
+    Attributes
+    ----------
+    position : int
+        In the table or collection of the ``foreach``.
+    env : dict
+        Its locals by name.
+    taken : dict of BoundStore to int
+        The rows that it has reserved and not used.
+    reserved : bool
+        Whether it has reserved capacity, which covers all later allocations.
+    claim : (list, list, int) or None
+        The rows that it claims and those that it guards, as (slot, row), and its priority.
+    """
 
     __slots__ = ("claim", "env", "position", "reserved", "taken")
 
@@ -180,7 +194,7 @@ class Memory:
             s.slot: BoundStore(i, s, s.slot in bulk, self.checks) for i, s in enumerate(unit.stores)
         }
         self.graphs: dict[str, GraphInfo] = {g.slot: g for g in unit.graphs}
-        self.walks = sorted(directions(nodes))
+        self.traversed = sorted(directions(nodes))
         self.locks = sorted({n.slot for n in nodes if isinstance(n, ir.Lock)})
         self.adjacency: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
         self.status: np.ndarray[Any, Any] = np.zeros(0, np.int64)
@@ -196,7 +210,7 @@ class Memory:
             store.bind(stores[slot], reexecution)
         for slot in self.locks if not reexecution else ():
             stores[slot].hidden("lock")[:] = 0
-        for graph, direction in self.walks:
+        for graph, direction in self.traversed:
             edges = self.stores[dict(self.graphs[graph].tables)["edges"]]
             end = edges.obj.columns["dst" if direction == "out" else "src"].array
             self.adjacency[graph, direction] = (*graphs[graph].adjacency(direction), end)

@@ -1,8 +1,8 @@
 """The values of the language as Python objects, and exact versions of their operations.
 
 A scalar is a NumPy scalar of its type, and so overflows and rounds like it, except that a ``bool_``
-is a Python bool.  A handle is an int.  A vector, struct or tuple is a Python
-tuple; new rows are a range; a local collection is a `LocalItems`.
+is a Python bool.  A handle is an int.  A vector, struct or tuple is a Python tuple; new rows are a
+range; a local collection is a `LocalItems`.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _end: ContextVar[float] = ContextVar("end", default=float("inf"))
 def deadline(end: float) -> Iterator[None]:
     """Have `time_left` raise `OutOfTime` once `time.monotonic` passes ``end``, inside the block.
 
-    Compilers call it, and computations that take long without a launch to interrupt.
+    `time_left` is called before compilations, and in long computations between launches.
     """
     before = _end.set(min(end, _end.get()))
     try:
@@ -58,7 +58,7 @@ def deadline(end: float) -> Iterator[None]:
 
 
 def time_left(task: str) -> float | None:
-    """Give the seconds until the deadline, None without one; ``task`` is for the error's text.
+    """Return the seconds until the deadline, None without one; the error names the ``task``.
 
     Raises
     ------

@@ -42,7 +42,7 @@ _RECORD = "compiler-"
 _UNIT = "unit-"  # begins the names of records of units
 BACKGROUND = "background-"  # begins the names of the files that `tiers` locks
 _OURS = (_RECORD, _UNIT, _TEMPORARY, BACKGROUND)
-_ABANDONED = 3600.0  # seconds after which a temporary file has no owner any more
+_ABANDONED = 3600.0  # seconds after which no process can still use a temporary file
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,7 @@ def _platform() -> str:
 
 @memoised
 def _fallback(wanted: Path, reason: str) -> Path:
+    """Return a temporary directory of this process, with one warning; see `path`."""
     try:
         made = Path(tempfile.mkdtemp(prefix="morph-"))
     except OSError as error:
@@ -294,12 +295,12 @@ def _recall(file: Path) -> dict[str, Any] | None:
 
 
 def remember(name: str, facts: dict[str, Any]) -> None:
-    """Store the properties of a compiler, which are measured only once."""
+    """Store facts that are found only once, such as the properties of a compiler."""
     _write(f"{_RECORD}{name}.json", json.dumps(facts, indent=1))
 
 
 def recall_unit(key: str, folder: Path) -> dict[str, Any] | None:
-    """Return the dictionary that `remember_unit` stored in a folder, or None if it is damaged."""
+    """Return the dictionary that `remember_unit` stored in a folder; None if missing or damaged."""
     try:
         checksum, _, text = (folder / f"{_UNIT}{key}.json").read_bytes().partition(b"\n")
         whole = checksum == hashlib.sha256(text).hexdigest().encode()

@@ -95,9 +95,9 @@ class Compiler:
     flags : tuple of str
         The machine-dependent flags to use.
     checked : bool
-        Whether ``flags`` were tried, or are only hoped to work.
+        Whether ``flags`` were tried; otherwise they are assumed to work.
     record : str
-        Under which name the cache remembers this.
+        The name of its record in the cache, see `cache.remember`.
     """
 
     command: tuple[str, ...]

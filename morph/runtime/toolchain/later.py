@@ -1,8 +1,10 @@
-"""Compiles on after the end of a process: quick cubins get their fully optimised ones.
+"""Full optimisation of kernels for a GPU after the process that used them has ended.
 
-Commands on a GPU are often shorter than the full compilation of their kernels.  When such a process
-ends, it starts another one, of the lowest priority and a session of its own, which compiles what
-is left, one unit after the other, and ends.  There is at most one for each cache.
+Kernels are first compiled without inlining, to quick cubins, and commands are often shorter than
+the full compilation.  When such a process ends, it starts another one, of the lowest priority and
+in a session of its own, which compiles the remaining units in full, one after the other, and ends.
+There is at most one for each cache.  POSIX only (``os.nice``, ``start_new_session``): on Windows
+`start` does nothing, and the next process that uses the kernels compiles them in the background.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ VARIABLE = "MORPH_AFTER_EXIT"
 MOST_SECONDS = 600.0  # after which no other unit is begun
 LOCK = "later"
 
-# the arguments of the function that compiles a unit
+# the arguments of `cuda.compile_later`
 Unit = tuple[str, str, str, Sequence[str]]
 
 _CODE = """import json, sys
@@ -33,9 +35,10 @@ later.compile_all(given["units"], cuda.compile_later)"""
 
 
 def start(units: Iterable[Unit]) -> None:
-    """Start a process that compiles units; none if ``MORPH_AFTER_EXIT`` is 0.
+    """Start a process that compiles units in full, and do not wait for it.
 
-    The process that was interrupted by Ctrl-C starts none either.
+    None is started if ``MORPH_AFTER_EXIT`` is 0, after Ctrl-C, on Windows, or if the cache is a
+    temporary one of this process.
     """
     left = list(units)
     interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
@@ -60,7 +63,11 @@ def start(units: Iterable[Unit]) -> None:
 
 
 def compile_all(units: Iterable[Unit], make: Callable[..., Any]) -> None:
-    """Compile units by ``make``, unless another process does so."""
+    """Compile units by ``make``, unless another process compiles units of this cache.
+
+    Called in the new process, which gets the lowest priority.  No unit is begun after
+    `MOST_SECONDS`, and errors are ignored.
+    """
     os.nice(19)
     end = time.monotonic() + MOST_SECONDS
     with open(cache.path() / f"{cache.BACKGROUND}{LOCK}", "ab") as file:

@@ -22,8 +22,8 @@ from morph.runtime.toolchain import OutOfTime, cache, later, processes
 VARIABLE = "MORPH_OPTIMIZE"
 quick: set[Path] = set()  # libraries of this process that are not fully optimised
 OPTIMISE_AFTER = 1.0  # seconds of launches of a quick binary, before it is compiled again
-MOST = 4  # compilers in the background at the same time, and at most one for `CORES`
-CORES = 4
+MOST = 4  # maximum of compilers in the background at the same time
+CORES = 4  # cores of the process for each of them, but for the first
 
 Notify = Callable[[], object]
 
@@ -69,6 +69,7 @@ class Background:
     ) -> None:
         """Enqueue a binary: if ``make`` has compiled it and returns True, call ``notify``.
 
+        A binary with the same key that is enqueued already is compiled once, and all are notified.
         If the process ends before, `later` compiles the unit ``after_exit``.
         """
         with self.lock:

@@ -1,4 +1,4 @@
-"""Programs of all parts in one launch after batches of changes, when mirrors lie in no order."""
+"""Programs of all parts in one launch after batches of changes, when mirrors are unordered."""
 
 import numpy as np
 import pytest
