@@ -33,8 +33,7 @@ from morph.cli.common import BadInput, Line, device_of, device_option, examples,
 from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
 from morph.data import sorting
-from morph.graph import Graph
-from morph.io.graph import transpose
+from morph.graph import Graph, reverses
 from morph.io.text import clauses, numbers
 from morph.launch import common_units
 from morph.mesh import compiled
@@ -199,7 +198,7 @@ def _text(device: str) -> Calls:
     yield from (library.load for library in LIBRARIES)
 
 
-LIBRARIES = tuple(x.LIBRARY for x in (clauses, numbers, transpose, compiled, sorting))
+LIBRARIES = tuple(x.LIBRARY for x in (clauses, numbers, reverses, compiled, sorting))
 
 CALLS: dict[str, Callable[[str], Calls]] = {
     "refine": _refine,  # longest compilation first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,16 +9,11 @@ import numpy as np
 
 from morph.data.conversion import IdCheck, as_integer, check_all_ids, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
+from morph.graph.reverses import have_reverses, without_reverse
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
 from morph.runtime.arrays import all_true, listed, refuse_masked
 from morph.runtime.device import Array, Device
-from morph.runtime.threads import in_threads
-
-CHUNK = 1 << 15  # edges hashed at once on a CPU: they fit its cache
-CHUNK_ON_GPU = 1 << 24  # on a GPU: limits temporary memory
-SALT = np.uint64(random.SystemRandom().getrandbits(64))
-FACTORS = np.uint64(0xD6E8FEB86659FD93), np.uint64(0x9E3779B97F4A7C15)
 
 
 def id_array(device: Device, x: Any, where: str) -> Array:
@@ -130,42 +124,6 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
     return a
 
 
-def _mixed(h: Array) -> Array:
-    for factor in FACTORS:
-        h = h * factor
-        h ^= h >> np.uint64(29)
-    return h
-
-
-def have_reverses(device: Device, src: Array, dst: Array, weight: Array | None = None) -> bool:
-    """Whether as many edges lead from u to v as from v to u, for all points u and v.
-
-    With ``weight``, as many of equal weight.  Tested by a salted hash of the ends, which is added
-    for edges to larger ids and subtracted for edges to smaller ids: of a list that lacks a reverse,
-    the sum is 0 for one in 2**64 salts.
-    """
-    xp, sums = device.xp, list[int]()
-    step = CHUNK if device.on_host else CHUNK_ON_GPU
-
-    def add(first: int, end: int) -> None:
-        for at in range(first * step, min(end * step, src.size), step):
-            u, v = (a[at : at + step].astype(np.int64) for a in (src, dst))
-            h = _mixed((xp.minimum(u, v) << 32 | xp.maximum(u, v)).view(np.uint64) ^ SALT)
-            if weight is not None:
-                w = weight[at : at + step]
-                w = (w.astype(np.float64) + 0.0) if w.dtype.kind == "f" else w.astype(np.int64)
-                h = _mixed(h + w.view(np.uint64))
-            sums.append(int((h * xp.sign(v - u).view(np.uint64)).sum(dtype=np.uint64)))
-
-    parts = -(-src.size // step)
-    if device.on_host:
-        in_threads(add, parts)
-    else:
-        with device.active():
-            add(0, parts)
-    return sum(sums) % 2**64 == 0
-
-
 def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
     """Check that each edge has its reverse.
 
@@ -190,16 +148,6 @@ def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
                 f"symmetric=True, but edge {u} -> {v} has no reverse; symmetrize=True adds the "
                 "reverse edges"
             )
-
-
-def without_reverse(src: Array, dst: Array) -> tuple[int, int]:
-    """Return the ends of an edge without reverse, which must exist; arrays of the host."""
-    src, dst = src.astype(np.int64), dst.astype(np.int64)
-    forth, again = np.sort(src << 32 | dst), np.sort(dst << 32 | src)
-    k = int((forth != again).argmax())
-    key = int(min(forth[k], again[k]))
-    u, v = key >> 32, key & 0xFFFFFFFF
-    return (u, v) if forth[k] < again[k] else (v, u)
 
 
 def checked_offsets(device: Device, offsets: Any, m: int) -> Array:

@@ -21,8 +21,8 @@ from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows, sources_from
 from morph.graph.construction import Making
-from morph.graph.edgelist import have_reverses
 from morph.graph.export import Exporting
+from morph.graph.reverses import have_reverses
 from morph.graph.tiles import TILED, Tiles
 from morph.language.arguments import boolean, string
 from morph.language.dtypes import Ref

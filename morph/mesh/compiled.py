@@ -1,6 +1,6 @@
 """Compiled passes over large meshes (``triangles.cpp``), on free cores.
 
-They find neighbours and orientations of triangles and, in one thread, repeated points.
+They find neighbours and orientations of triangles, and repeated points.
 
 Each function returns None where NumPy is faster, as compilation takes longer than it saves, or
 where there is no compiler.
@@ -20,7 +20,6 @@ LEAST = 1 << 20  # rows from which the library is used, though it takes 0.2 s to
 LEAST_MADE = 1 << 12  # rows from which it is used if it is compiled already
 _BLOCK = 1 << 13  # half-edges paired at once: their table fits the cache
 _MOST_BLOCKS = 1 << 10
-_POINTS = 1 << 20  # points compared in one call: 0.1 s
 _LARGEST = 2**31 - 1
 
 LIBRARY = HostLibrary(
@@ -31,7 +30,7 @@ LIBRARY = HostLibrary(
         "morph_distribute": "piiiiipp",
         "morph_pair": "pppiip",
         "morph_orient": "pipppiiiip",
-        "morph_repeats": "piipi",
+        "morph_repeats": "piiipi",
     },
 )
 
@@ -101,9 +100,13 @@ def has_repeated(points: NDArray[np.float64]) -> bool | None:
     if library is None or points.dtype != np.float64 or not points.flags.c_contiguous:
         return None
     bits = (n + n // 2).bit_length()
-    table = np.full(1 << bits, -1, np.int32)
+    table = np.zeros(1 << bits, np.int32)
     xy, known = points.ctypes.data, table.ctypes.data
-    return any(  # an interrupt waits for one call
-        library.morph_repeats(xy, first, min(first + _POINTS, n), known, bits)
-        for first in range(0, n, _POINTS)
-    )
+    found: list[int] = []
+
+    def compare(k: int, end: int) -> None:
+        if not found and library.morph_repeats(xy, n, k, end, known, bits):
+            found.append(k)
+
+    in_threads(compare, -(-n // library.morph_part()))
+    return bool(found)

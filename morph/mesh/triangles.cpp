@@ -5,7 +5,7 @@
 
 namespace {
 
-constexpr int64_t PART = 1 << 15;  // triangles that a thread takes at a time
+constexpr int64_t PART = 1 << 15;  // triangles, or points, that a thread takes at a time
 constexpr int AHEAD = 16;          // half-edges between a prefetch and the use
 
 struct Edge {
@@ -161,14 +161,16 @@ void morph_orient(const double *points, int64_t n, const int32_t *a, const int32
   }
 }
 
-// Whether one of the points from `first` to `end` has the coordinates of an earlier one. `table` has
-// 2^bits entries: -1, or an earlier point. A point with a NaN equals no other.
-int64_t morph_repeats(const double *points, int64_t first, int64_t end, int32_t *table,
+// Whether one of the points of parts `first` to `end` has the coordinates of a point that was entered
+// before, perhaps by another thread. `table` has 2^bits entries: 0, or 1 more than a point. A point with
+// a NaN equals no other.
+int64_t morph_repeats(const double *points, int64_t n, int64_t first, int64_t end, int32_t *table,
                       int64_t bits) {
   constexpr int64_t BATCH = 64;
   uint64_t at[BATCH], mask = ((uint64_t)1 << bits) - 1;
-  for (int64_t start = first; start < end; start += BATCH) {
-    int64_t size = end - start < BATCH ? end - start : BATCH;
+  int64_t last = end * PART < n ? end * PART : n;
+  for (int64_t start = first * PART; start < last; start += BATCH) {
+    int64_t size = last - start < BATCH ? last - start : BATCH;
     for (int64_t k = 0; k < size; k++) {
       const double *p = points + 2 * (start + k);
       uint64_t x = bits_of(p[0]) * 0x9E3779B97F4A7C15u, y = bits_of(p[1]);
@@ -179,12 +181,14 @@ int64_t morph_repeats(const double *points, int64_t first, int64_t end, int32_t 
     for (int64_t k = 0; k < size; k++) {
       const double *p = points + 2 * (start + k);
       if (p[0] != p[0] || p[1] != p[1]) continue;
-      uint64_t slot = at[k];
-      for (; table[slot] >= 0; slot = (slot + 1) & mask) {
-        const double *q = points + 2 * (int64_t)table[slot];
+      for (uint64_t slot = at[k];; slot = (slot + 1) & mask) {
+        int32_t entered = __atomic_load_n(table + slot, __ATOMIC_RELAXED);
+        if (!entered && __atomic_compare_exchange_n(table + slot, &entered, (int32_t)(start + k + 1),
+                                                    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+          break;
+        const double *q = points + 2 * ((int64_t)entered - 1);
         if (p[0] == q[0] && p[1] == q[1]) return 1;
       }
-      table[slot] = (int32_t)(start + k);
     }
   }
   return 0;

@@ -247,7 +247,7 @@ def _to_owners(
 
 
 def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bool:
-    """Whether all edges are there both ways, with equal weights, those of a pair in order.
+    """Whether all edges are there both ways, with equal weights.
 
     ``edges`` has any of them for each part of this process.
     """
@@ -259,10 +259,10 @@ def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bo
 
 
 def _are_same(a: Ends, b: Ends) -> bool:
-    """Whether two lists have the same edges, those of a pair in the same order."""
+    """Whether two lists have the same edges, in any order."""
     if a.src.size != b.src.size:
         return False
-    orders = [np.lexsort((x.dst, x.src)) for x in (a, b)]
+    orders = [np.lexsort([y for y in (x.weight, x.dst, x.src) if y is not None]) for x in (a, b)]
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     return all(np.array_equal(x[orders[0]], y[orders[1]]) for x, y in pairs)
 

@@ -15,7 +15,7 @@ from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
-from morph.graph.edgelist import without_reverse
+from morph.graph.reverses import without_reverse
 from morph.language.arguments import boolean, check_callable
 from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, is_host

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.graph import Graph
+from morph.graph import Graph, reverses
 from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
-from morph.io.graph import matrix, transpose
+from morph.io.graph import matrix
 from morph.io.graph.edges import is_symmetric
 from morph.io.text import files, numbers, scanner
 from morph.language.messages import shortened
@@ -345,17 +345,63 @@ def test_junk_never_crashes_a_reader(tmp_path_factory, junk, name):
 def test_symmetric_arcs_are_their_own_reverses(arcs, both, in_order, compiled_type):
     arcs = arcs + [(v, u, w) for u, v, w in arcs] if both else arcs
     arcs = sorted(arcs) if in_order else arcs
-    columns = np.array(arcs, np.int32).reshape(-1, 3).T
-    rows, turned = ({}, {})
-    for u, v, w in arcs:
-        rows.setdefault((u, v), []).append(w)
-        turned.setdefault((v, u), []).append(w)
+    columns = np.array(arcs, np.int32).reshape(-1, 3).T.copy()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("morph.io.graph.edges._LEAST_SORTED", 2)
         least = 1 << 30 if compiled_type is None else 0
-        patch.setattr(transpose, "LEAST", least)
-        patch.setattr(transpose, "LEAST_MADE", least)
+        patch.setattr(reverses, "LEAST", least)
+        patch.setattr(reverses, "LEAST_MADE", least)
         weight = columns[2] if compiled_type is None else columns[2].astype(compiled_type)
-        assert is_symmetric(*columns[:2], weight, 5) == (rows == turned)
+        turned = sorted((v, u, w) for u, v, w in arcs)
+        assert is_symmetric(*columns[:2], weight) == (sorted(arcs) == turned)
         ends = sorted((u, v) for u, v, _ in arcs) == sorted((v, u) for u, v, _ in arcs)
-        assert is_symmetric(*columns[:2], None, 5) == ends
+        assert is_symmetric(*columns[:2], None) == ends
+
+
+@pytest.mark.parametrize("least", [0, 1 << 30])
+@pytest.mark.parametrize(
+    "name", ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
+)
+def test_weights_of_reverses_of_every_type(monkeypatch, name, least):
+    """More edges than a part of the library; the last has another weight than its reverse."""
+    monkeypatch.setattr(reverses, "LEAST", least)
+    monkeypatch.setattr(reverses, "LEAST_MADE", least)
+    u, v = np.random.default_rng(0).integers(0, 2**31, (2, 70_000)).astype(np.int32)
+    weight = np.random.default_rng(1).integers(0, 2, 70_000).astype(name)
+    ends, others = np.append(u, v), np.append(v, u)
+    weights = np.append(weight, weight)
+    assert is_symmetric(ends, others, weights)
+    if weights.dtype.kind == "f":
+        weights[:70_000][weight == 0] = -0.0
+        assert is_symmetric(ends, others, weights)
+    weights[-1] = weights[-1] == 0
+    assert not is_symmetric(ends, others, weights)
+    if weights.dtype.kind == "f":
+        weights[[69_999, -1]] = np.nan
+        assert not is_symmetric(ends, others, weights)
+    others[-1] ^= 1
+    assert not is_symmetric(ends, others, None)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_npz_keeps_arcs_in_their_order_uncompressed(tmp_path, in_order):
+    """Of CSR, if they are in order of their source; a further suffix compresses."""
+    sparse, rng = pytest.importorskip("scipy.sparse"), np.random.default_rng(3)
+    src, dst, weight = rng.integers(0, 99, (3, 5000)).astype(np.int32)
+    src = np.sort(src) if in_order else src
+    edges = EdgeArrays(src, dst, weight, 99)
+    for name in ("g.npz", "g.npz.gz"):
+        write_graph(edges, tmp_path / name)
+        assert as_lists(read_edges(tmp_path / name)) == as_lists(edges)
+    assert sparse.load_npz(tmp_path / "g.npz").format == ("csr" if in_order else "coo")
+    with zipfile.ZipFile(tmp_path / "g.npz") as archive:
+        assert {row.compress_type for row in archive.infolist()} == {zipfile.ZIP_STORED}
+    assert (tmp_path / "g.npz.gz").stat().st_size < (tmp_path / "g.npz").stat().st_size
+
+
+def test_compressed_npz_is_decompressed_once(tmp_path, monkeypatch):
+    """Its members are read from places that are far apart: in memory, or in a file if large."""
+    write_graph(EdgeArrays(*(np.arange(900, dtype=np.int32),) * 3, 900), tmp_path / "g.npz.gz")
+    monkeypatch.setattr(gzip.GzipFile, "seek", None)
+    for most in (1 << 20, 16):
+        monkeypatch.setattr(files, "UNPACKED", most)
+        assert read_edges(tmp_path / "g.npz.gz").dst.tolist() == list(range(900))

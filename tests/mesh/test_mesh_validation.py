@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from morph import refine
 from morph.mesh import Mesh, MeshError, compiled
 from morph.mesh.validation import incircle, orientation, repeated_points
+from morph.runtime import threads
 
 SQUARE = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.375]])
 FAN = np.array([[0, 1, 4], [1, 2, 4], [2, 3, 4], [3, 0, 4]])
@@ -94,8 +95,21 @@ def test_repeated_points(least, monkeypatch):
     assert repeated_points(points).tolist() == [[0, 3], [2, 4], [3, 5]]
     assert len(repeated_points(np.random.default_rng(0).random((1000, 2)))) == 0
     assert len(repeated_points(np.array([[0.0, 0], [np.nan, 1], [np.nan, 1], [0, 1]]))) == 0
-    monkeypatch.setattr(compiled, "_POINTS", 2)  # several calls
-    assert len(repeated_points(points)) == 3 and not repeated_points(points[:3]).size
+
+
+def test_repeated_points_among_parts_of_several_threads(monkeypatch):
+    monkeypatch.setattr(compiled, "LEAST", 0)
+    monkeypatch.setattr(threads, "_free_cores", lambda: 4)
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 4)
+    points = np.random.default_rng(0).random((300_000, 2))
+    for first, second in [(0, 299_999), (150_000, 150_001), (5, 40_000), (40_000, 5)]:
+        again = points.copy()
+        again[second] = again[first]
+        assert compiled.has_repeated(again) in (True, None)
+    for _ in range(5):
+        assert compiled.has_repeated(points) in (False, None)
+    points[:, 0], points[:, 1] = points[:, 0] > 2, np.arange(300_000)  # neighbouring hashes
+    assert compiled.has_repeated(points) in (False, None)
 
 
 def test_many_points_with_a_nan_are_no_chain_of_collisions(monkeypatch):

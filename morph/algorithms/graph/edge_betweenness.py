@@ -16,7 +16,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device
 from morph.algorithms.graph.betweenness import chosen_sources, dependencies
 from morph.algorithms.graph.betweenness_weighted import is_tight, scaled_part
 from morph.graph import Graph
-from morph.graph.edgelist import have_reverses
+from morph.graph.reverses import have_reverses
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import f64

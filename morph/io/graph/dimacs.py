@@ -15,9 +15,9 @@ import numpy as np
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered
 from morph.io.graph.lines import Lines, first_line
 from morph.io.text.rows import format_rows
-from morph.io.text.scanner import Field, Scanner, StrPath, find
+from morph.io.text.scanner import Comment, Field, Scanner, StrPath
 
-_COMMENT = re.compile(rb"^c(?!\S)[^\n]*", re.MULTILINE)
+_COMMENT = Comment((b"c",), re.compile(rb"^c(?!\S)[^\n]*", re.MULTILINE))
 _ENDS = Field("tail"), Field("head")
 _ARC = (*_ENDS, Field("weight"))
 
@@ -30,14 +30,7 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
     FormatError
         With file and line.
     """
-    start = 0
-    while _COMMENT.match(data, start):  # most files have comments at their head only
-        start = data.find(b"\n", start) + 1 or len(data)
-    # one byte is found several times as fast as two
-    if find(data, [b"c"], start) >= 0 and find(data, [b"\nc"], max(start - 1, 0)) >= 0:
-        data = _COMMENT.sub(lambda found: b" " * len(found[0]), data)
-    scanner = Scanner(path, data, comment=b"")
-    scanner.pos = start
+    scanner = Scanner(path, data, _COMMENT)
     kind, n, m = _problem(scanner)
     if kind == b"tw":
         src, dst, _ = gathered(scanner.pieces(m, _ENDS, "edges"), 1, n)
@@ -85,18 +78,19 @@ def dimacs_lines(path: StrPath, data: bytes) -> Lines:
         With file and line.
     """
     text = data[: first_line(data, rb"c(?=\s)[^\n]*")]
-    scanner = Scanner(path, _COMMENT.sub(lambda found: b" " * len(found[0]), text), comment=b"")
+    scanner = Scanner(path, text, _COMMENT)
     kind, n, m = _problem(scanner)
     if kind == b"tw":
-        return Lines(scanner.pos, _ENDS, "edges", n, count=m, skipped=_COMMENT, undirected=True)
+        return Lines(scanner.pos, _ENDS, "edges", _COMMENT, n, count=m, undirected=True)
     return Lines(
-        scanner.pos, _ARC, "arcs", n, count=m, skipped=_COMMENT, letter=b"a",
+        scanner.pos, _ARC, "arcs", _COMMENT, n, count=m, letter=b"a",
         drop_letters=_drop_letters,
     )  # fmt: skip
 
 
 def _drop_letters(scanner: Scanner) -> None:
     """Check that each line begins with ``a``, and blank these letters out."""
+    scanner.blank_comments()
     body = bytearray(scanner.data[scanner.pos :])
     raw = np.frombuffer(body, np.uint8)
     starts = np.concatenate([[0], np.flatnonzero(raw == 10) + 1]) if len(raw) else np.empty(0, int)

@@ -14,9 +14,9 @@ import numpy as np
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered
 from morph.io.graph.lines import REAL, Lines, exact, first_line
 from morph.io.text.rows import format_rows
-from morph.io.text.scanner import Block, Field, Scanner, StrPath, find
+from morph.io.text.scanner import Block, Comment, Field, Scanner, StrPath
 
-_COMMENT, _COMMENTS = b"#%", rb"[#%][^\n]*"
+_COMMENT = Comment((b"#", b"%"), re.compile(rb"[#%][^\n]*"))
 _ENDS = Field("first vertex"), Field("second vertex")
 _NODES = re.compile(rb"^[#%][^\n]*?\bNodes:\s*([0-9]+)", re.MULTILINE)
 
@@ -32,9 +32,9 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
     FormatError
         With file and line.
     """
-    scanner = Scanner(path, data, comment=_COMMENT)
+    scanner = Scanner(path, data, _COMMENT)
     width, announced = _first_line(scanner, data)
-    integral = width < 3 or find(scanner.data, REAL, scanner.pos) < 0
+    integral = width < 3 or not scanner.holds(REAL)
     fields = [*_ENDS, Field("weight", integral)][: max(width, 2)]
     blocks: Iterable[Block] = scanner.pieces(None, fields, "edges")
     if width == 3 and not integral:
@@ -68,10 +68,10 @@ def edge_list_lines(path: StrPath, data: bytes) -> Lines:
     FormatError
         With file and line.
     """
-    scanner = Scanner(path, data[: first_line(data, _COMMENTS)], comment=_COMMENT)
+    scanner = Scanner(path, data[: first_line(data, _COMMENT.pattern.pattern)], _COMMENT)
     width, announced = _first_line(scanner, data)
     fields = (*_ENDS, Field("weight"))[: max(width, 2)]
-    return Lines(scanner.pos, fields, "edges", least=announced, base=0, comment=_COMMENT, real=None)
+    return Lines(scanner.pos, fields, "edges", _COMMENT, least=announced, base=0, real=None)
 
 
 def write_edge_list(edges: EdgeArrays) -> Iterator[bytes]:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.sorting import stable_order
 from morph.graph.adjacency import count_keys
-from morph.io.graph.transpose import is_transpose
+from morph.graph.reverses import have_reverses
 from morph.io.text.growing import Growing
 from morph.io.text.scanner import Block
+from morph.runtime.device import device
 
 MAX_VERTICES = 2**31 - 1
-_LEAST_SORTED = 1 << 16  # entries sorted at once
 
 
 @dataclass(frozen=True)
@@ -74,45 +73,12 @@ def arcs_of(edges: EdgeArrays) -> tuple[Any, Any, Any]:
 
 
 def is_symmetric(
-    src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[Any] | None, n: int
+    src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[Any] | None
 ) -> bool:
-    """Return whether a matrix equals its transpose, as `Graph.of` does for SciPy's matrices.
-
-    The entries of rows and columns are counted first, which suffices for most matrices that are
-    not symmetric.  The order of duplicate entries matters.
-    """
-    counts = count_keys(np, src, n)
-    if not np.array_equal(counts, count_keys(np, dst, n)):
-        return False
-    if not _in_order(src, dst):
-        order = np.argsort(src.astype(np.int64) * n + dst, kind="stable")
-        src, dst, weight = src[order], dst[order], None if weight is None else weight[order]
-    offsets = np.append(0, np.cumsum(counts))
-    found = is_transpose(offsets, dst, weight)
-    if found is not None:
-        return found
-    low = 0
-    while low < n:  # vertices with a 16th of the entries, which takes less memory than all
-        most = offsets[low] + max(len(src) // 16, _LEAST_SORTED)
-        high = max(int(np.searchsorted(offsets, most, "right")) - 1, low + 1)
-        out = slice(offsets[low], offsets[high])
-        into = np.flatnonzero((dst >= low) & (dst < high))
-        order = stable_order(np, dst[into] - low, (high - low).bit_length())
-        if not np.array_equal(src[into][order], dst[out]):
-            return False
-        if weight is not None and not np.array_equal(weight[into][order], weight[out]):
-            return False
-        low = high
-    return True
-
-
-def _in_order(src: NDArray[np.int32], dst: NDArray[np.int32]) -> bool:
-    """Return whether pairs are sorted."""
-    for start in range(0, len(src) - 1, _LEAST_SORTED):
-        a, b = (ids[start : start + _LEAST_SORTED + 1] for ids in (src, dst))
-        if not ((a[1:] > a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] >= b[:-1]))).all():
-            return False
-    return True
+    """Return whether a matrix has as many entries (u, v) as (v, u), of equal values."""
+    if weight is not None and weight.dtype.kind == "f" and np.isnan(weight).any():
+        return False  # a NaN equals no other
+    return have_reverses(device("cpu"), src, dst, weight)
 
 
 def gathered(

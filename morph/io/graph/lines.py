@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from morph.io.graph.edges import EdgeArrays, gathered
-from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
+from morph.io.text.scanner import Block, Comment, Field, FormatError, Scanner, StrPath
 
 REAL = (b".", b"e", b"E")  # each number that is not written as an integer contains one of these
 _CHUNK = 1 << 26  # bytes read at once
@@ -30,6 +30,8 @@ class Lines:
         Fields of a line: two vertices and an optional weight.
     noun : str
         Name of the edges in messages.
+    comment : Comment
+        The form of comments.
     n : int or None
         Number of vertices, None if the file does not contain it.
     least : int
@@ -38,10 +40,6 @@ class Lines:
         Number of edges, None if the file does not contain it.
     base : int
         Number of the first vertex.
-    comment : bytes
-        Characters that begin a comment.
-    skipped : re.Pattern, optional
-        Matches further comments.
     letter : bytes
         First character of each line.
     drop_letters : function of a Scanner
@@ -55,12 +53,11 @@ class Lines:
     start: int
     fields: tuple[Field, ...]
     noun: str
+    comment: Comment
     n: int | None = None
     least: int = 0
     count: int | None = None
     base: int = 1
-    comment: bytes = b""
-    skipped: re.Pattern[bytes] | None = None
     letter: bytes = b""
     drop_letters: Callable[[Scanner], None] = lambda scanner: None
     real: bool | None = False
@@ -109,8 +106,7 @@ def read_lines(path: StrPath, data: Any, lines: Lines, k: int, parts: int) -> Ed
 
 def _has_reals(scanners: Iterable[Scanner]) -> bool:
     """Return whether a number is not written as an integer."""
-    texts = ((s.data, s.pos) for s in scanners)
-    return any(text.find(mark, first) >= 0 for text, first in texts for mark in REAL)
+    return any(scanner.holds(REAL) for scanner in scanners)
 
 
 def _read_range(
@@ -143,10 +139,7 @@ def _scanners(path: StrPath, data: Any, lines: Lines, start: int, stop: int) -> 
     """Yield scanners of the lines between two offsets, chunk by chunk."""
     while start < stop:
         end = min(data.find(b"\n", start + _CHUNK) + 1 or len(data), stop)
-        text = data[start:end]
-        if lines.skipped is not None:
-            text = lines.skipped.sub(lambda found: b" " * len(found[0]), text)
-        yield Scanner(path, text, lines.comment, before=(data, start))
+        yield Scanner(path, data[start:end], lines.comment, before=(data, start))
         start = end
 
 

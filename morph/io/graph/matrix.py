@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, Any
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered, is_symmetric, narrow
+from morph.graph.adjacency import is_sorted
+from morph.io.graph.edges import (
+    MAX_VERTICES,
+    EdgeArrays,
+    arcs_of,
+    compressed_rows,
+    gathered,
+    is_symmetric,
+    narrow,
+)
 from morph.io.graph.lines import Lines, first_line
-from morph.io.text.files import InPieces
 from morph.io.text.rows import format_rows
-from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
+from morph.io.text.scanner import Block, Comment, Field, FormatError, Scanner, StrPath
 from morph.runtime.threads import in_threads
 
+_COMMENT = Comment((b"%",), re.compile(rb"%[^\n]*"))
+_LARGEST = 2**31 - 1
 INTEGERS = ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
 _BANNER = (
     "%%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric|skew-symmetric"
@@ -54,7 +65,7 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
 def _banner(path: StrPath, data: bytes) -> tuple[Scanner, str, str, str]:
     """Read the first line of a file: returns a scanner, layout, type and symmetry."""
     tokens = data[: data.find(b"\n") + 1 or len(data)].lower().split()
-    scanner = Scanner(path, data, comment=b"%")
+    scanner = Scanner(path, data, _COMMENT)
     if len(tokens) != 5 or tokens[:2] != [b"%%matrixmarket", b"matrix"]:
         scanner.fail(f"the first line must be: {_BANNER}", 1)
     layout, kind, symmetry = (w.decode("ascii", "replace") for w in tokens[2:])
@@ -79,13 +90,13 @@ def matrix_lines(path: StrPath, data: bytes) -> Lines | None:
     FormatError
         With file and line.
     """
-    start = data[: first_line(data, rb"%[^\n]*")]
+    start = data[: first_line(data, _COMMENT.pattern.pattern)]
     scanner, layout, kind, symmetry = _banner(path, start)
     if layout == "array" or symmetry == "skew-symmetric":
         return None
     n, entries = _size(scanner)
     return Lines(
-        scanner.pos, _entry(kind), "entries", n, count=entries, comment=b"%",
+        scanner.pos, _entry(kind), "entries", _COMMENT, n, count=entries,
         undirected=symmetry != "general", real=kind not in INTEGERS,
     )  # fmt: skip
 
@@ -227,9 +238,7 @@ def read_npz(path: StrPath, archive: IO[bytes], share: tuple[int, int] = (0, 1))
         raise FormatError(path, None, f"values of type {weight.dtype} are no weights")
     src, dst = (ids.astype(np.int32, copy=False) for ids in (src, dst))
     whole = share == (0, 1)
-    return EdgeArrays(
-        src, dst, weight, rows, symmetric=whole and is_symmetric(src, dst, weight, rows)
-    )
+    return EdgeArrays(src, dst, weight, rows, symmetric=whole and is_symmetric(src, dst, weight))
 
 
 def _members(file: Any, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -280,16 +289,21 @@ def _expand(
 
 
 def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:
-    """Write a COO matrix for ``scipy.sparse.load_npz``; without weights, all values are 1."""
-    weight = np.ones(len(edges.src), np.int32) if edges.weight is None else edges.weight
-    src, dst = edges.src, edges.dst
-    if edges.undirected:
-        mirror = np.flatnonzero(src != dst)
-        src, dst = np.concatenate([src, dst[mirror]]), np.concatenate([dst, src[mirror]])
-        weight = np.concatenate([weight, weight[mirror]])
-    shape = np.array([edges.n, edges.n])
-    kept = {"row": src, "col": dst, "data": weight, "shape": shape, "format": np.array(b"coo")}
-    with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as archive:  # level 6: 8 times as slow
-        for name, array in kept.items():
+    """Write a matrix for ``scipy.sparse.load_npz``; without weights, all values are 1.
+
+    Arcs in order of their source are written as CSR, others as COO, in their order.
+    """
+    src, dst, weight = arcs_of(edges) if edges.undirected else (edges.src, edges.dst, edges.weight)
+    values: NDArray[Any] = np.ones(len(src), np.int32) if weight is None else weight
+    if is_sorted(src):
+        offsets, dst, _ = compressed_rows(EdgeArrays(src, dst, values, edges.n))
+        offsets = offsets.astype(np.int32 if len(dst) <= _LARGEST else np.int64)  # as SciPy's
+        arrays: dict[str, NDArray[Any]] = {"indices": dst, "indptr": offsets}
+        form = b"csr"
+    else:
+        arrays, form = {"row": src, "col": dst}, b"coo"
+    arrays |= {"data": values, "shape": np.array([edges.n, edges.n]), "format": np.array(form)}
+    with ZipFile(file, "w") as archive:  # not compressed, as zlib reads no more than 400 MB/s
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(InPieces(member), array, allow_pickle=False)
+                np.lib.format.write_array(member, array, allow_pickle=False)

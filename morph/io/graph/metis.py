@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.graph.edgelist import have_reverses
+from morph.graph.reverses import have_reverses
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, compressed_rows, narrow
 from morph.io.text import numbers as compiled
 from morph.io.text.growing import Growing
@@ -173,7 +173,7 @@ def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
         vertex, start = vertex + count.size, end
     if vertex < header.n:
         problem = f"the file ends after {vertex} of {header.n} vertices"
-        raise FormatError(path, Scanner(path, data, b"").last_line(), problem)
+        raise FormatError(path, Scanner(path, data, None).last_line(), problem)
 
 
 def _checked(part: _Part, header: _Header) -> Ints:
@@ -200,7 +200,7 @@ def _header(path: StrPath, data: Any) -> _Header:
     while data[behind : behind + 1] == b"%" or data[behind : _end(data, behind)].isspace():
         behind = _end(data, behind)
     text = _COMMENT.sub(lambda found: b" " * len(found[0]), data[: _end(data, behind)])
-    scanner = Scanner(path, text, b"")
+    scanner = Scanner(path, text, None)
     names = ("n", "m", "fmt", "ncon")
     n, m, fmt, constraints = scanner.header("graph", names, (0, -1, 0, -1))
     line = scanner.line(scanner.pos - 1)
@@ -246,7 +246,7 @@ def _lines(raw: bytes) -> tuple[Ints, Ints]:
 
 def _numbers(path: StrPath, data: Any, text: bytes, start: int, expected: int) -> Ints:
     """Parse the words of the lines from offset ``start`` on, one word per row."""
-    scanner = Scanner(path, b"\n" + text.translate(_ONE_A_LINE), b"")  # no byte order mark here
+    scanner = Scanner(path, b"\n" + text.translate(_ONE_A_LINE), None)  # no byte order mark here
     try:
         numbers = scanner.rest([Field("number")]).values[:, 0]
     except FormatError as error:

@@ -59,11 +59,12 @@ class Nodes:
         """
         values = block.parts[part]
         first, last = self.base, self.base + self.count - 1
-        for column in values.T:
-            if len(column) and (column.min() < first or column.max() > last):
-                row = int(((column < first) | (column > last)).argmax())
-                found = f"{noun} {row + first} names vertex {int(column[row])}"
-                block.fail(row, f"{found}, but vertices are {first} to {last}")
+        if values.size and (values.min() < first or values.max() > last):
+            wrong = (values < first) | (values > last)
+            column = int(wrong.any(axis=0).argmax())
+            row = int(wrong[:, column].argmax())
+            found = f"{noun} {row + first} names vertex {int(values[row, column])}"
+            block.fail(row, f"{found}, but vertices are {first} to {last}")
         rows = values if values.dtype == np.int32 else np.empty(values.shape, np.int32)
         np.subtract(values, self.base, out=rows, casting="unsafe")
         return rows if self.rows is None else self.rows[rows]

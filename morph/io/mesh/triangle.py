@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.mesh.elements import read_ele
+from morph.io.mesh.elements import Elements, read_ele
 from morph.io.mesh.formats import format_of, format_of_file
 from morph.io.mesh.nodes import Nodes, read_node
 from morph.io.mesh.pslgs import Poly, file_base, node_lines, read_poly, segment_lines
@@ -28,6 +28,7 @@ from morph.io.text.rows import check_finite, counted, format_rows
 from morph.io.text.scanner import StrPath
 from morph.language.arguments import boolean, check_type
 from morph.language.messages import shown
+from morph.mesh.halfedges import hull_edges
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
 
@@ -79,7 +80,7 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     triangles = elements.triangles
     segments = poly.segments if poly else np.empty((0, 2), np.int32)
     if poly is not None:
-        _check_segments(poly, triangles, len(nodes.points))
+        _check_segments(poly, elements, len(nodes.points))
     if elements.middles is not None:
         kept, rows = without_middles(len(nodes.points), elements.middles)
         triangles, segments = rows[triangles], rows[segments]
@@ -106,20 +107,25 @@ def _select(nodes: Nodes, kept: NDArray[np.bool_]) -> Nodes:
     )
 
 
-def _check_segments(poly: Poly, triangles: Ints, n: int) -> None:
-    """Reject segments that are not edges of the triangles."""
-    on_segment = np.zeros(n, bool)
-    on_segment[poly.segments] = True
+def _check_segments(poly: Poly, elements: Elements, n: int) -> None:
+    """Reject segments that are not edges of the triangles: most are edges of the hull."""
+    triangles = elements.triangles
     keys = edge_keys(poly.segments[:, 0], poly.segments[:, 1], n)
+    hull = hull_edges(triangles, elements.neighbors)
+    inner = np.flatnonzero(look_up(edge_keys(hull[:, 0], hull[:, 1], n), keys) < 0)
+    if not inner.size:
+        return
+    on_segment = np.zeros(n, bool)
+    on_segment[poly.segments[inner]] = True
     found: list[NDArray[Any]] = []
     ends = on_segment[triangles]
     for k in range(3):
         j = (k + 1) % 3
         near = np.flatnonzero(ends[:, k] & ends[:, j])
         found.append(edge_keys(triangles[near, k], triangles[near, j], n))
-    lost = look_up(np.concatenate(found), keys) < 0
+    lost = look_up(np.concatenate(found), keys[inner]) < 0
     if lost.any():
-        row = int(poly.items[lost.argmax()])
+        row = int(poly.items[inner[lost.argmax()]])
         name = f"segment {row + poly.nodes.base} ({poly.block.integers(row, slice(1, 3))})"
         poly.block.fail(row, f"{name} is not an edge of any triangle")
 

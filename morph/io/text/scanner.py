@@ -31,6 +31,7 @@ _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _LARGEST = 2**63 - 1
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
+_INK = re.compile(rb"\S")
 _JUNK = re.compile(rb"[^\t-\r -~]")
 
 StrPath = str | PathLike[str]
@@ -66,6 +67,17 @@ class Field:
 
     name: str
     integer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A form of comments: the bytes that each begins with, one of them, and what it matches."""
+
+    marks: tuple[bytes, ...]
+    pattern: re.Pattern[bytes]
+
+
+HASH = Comment((b"#",), re.compile(rb"#[^\n]*"))
 
 
 def _dtype(fields: Sequence[Field]) -> type[np.generic]:
@@ -151,41 +163,50 @@ class Scanner:
         Name of the file in errors.
     data : bytes or mmap
         The decompressed file; see `morph.io.text.files.map_bytes`.
-    comment : bytes
-        Characters that begin a comment, which extends to the end of the line.
+    comment : Comment, optional
+        The form of comments, which count as blanks.
     before : (bytes or mmap, int), optional
         A file and how many of its bytes precede ``data``, for line numbers.
     """
 
     def __init__(
-        self, path: StrPath, data: bytes, comment: bytes = b"#", before: tuple[Any, int] = (b"", 0)
+        self,
+        path: StrPath,
+        data: bytes,
+        comment: Comment | None = HASH,
+        before: tuple[Any, int] = (b"", 0),
     ) -> None:
         self.path = str(path)
         self.data = data
         self._before = before
+        self._comment = comment  # None also if all are replaced
         self.pos = 0
         if data[:3].startswith(_MARKS):
             self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
-        while self.pos < len(data) and data[self.pos] in comment:
-            self.skip_line()  # most large files have comments at their head only: avoids a copy
+        while comment and comment.pattern.match(data, self.pos):
+            self.skip_line()
         self._start = self.pos
-        marks = [bytes([mark]) for mark in comment]
-        if marks and find(data, marks, self.pos) >= 0:
-            for mark in marks:
-                self._blank_comments(mark)
 
-    def _blank_comments(self, mark: bytes) -> None:
-        """Replace comments by blanks, which preserves offsets."""
-        at = self.data.find(mark, self.pos)
-        if at < 0:
-            return
+    def blank_comments(self) -> bool:
+        """Replace comments by blanks, which preserves offsets; return whether there were any.
+
+        This copies the text, so it is not done before a reader needs it: compiled code stops at
+        comments, and most large files have comments at their ends only.
+        """
+        comment, self._comment = self._comment, None
+        if comment is None or find(self.data, comment.marks, self._start) < 0:
+            return False
         out = bytearray(self.data)
-        while at >= 0:
-            end = out.find(b"\n", at)
-            end = len(out) if end < 0 else end
-            out[at:end] = b" " * (end - at)
-            at = out.find(mark, end)
+        for found in comment.pattern.finditer(self.data, self._start):
+            out[found.start() : found.end()] = b" " * len(found[0])
         self.data = bytes(out)
+        return True
+
+    def holds(self, marks: Sequence[bytes]) -> bool:
+        """Whether one of several marks occurs from the current position on, outside comments."""
+        if find(self.data, marks, self.pos) < 0:
+            return False
+        return not self.blank_comments() or find(self.data, marks, self.pos) >= 0
 
     def rows_left(self, start: int, got: int) -> int:
         """Estimate the number of remaining lines from the ``got`` lines since ``start``."""
@@ -211,6 +232,7 @@ class Scanner:
 
     def lines(self, start: int) -> Iterator[tuple[int, bytes]]:
         """Yield the non-blank lines from offset ``start`` on, and their numbers, from 0."""
+        self.blank_comments()
         number = 0
         while start < len(self.data):
             end = self.data.find(b"\n", start + CHUNK) + 1 or len(self.data)
@@ -222,6 +244,7 @@ class Scanner:
 
     def last_line(self) -> int:
         """Line number of the last non-blank line."""
+        self.blank_comments()
         end = len(self.data)
         while end and self.data[end - 1 : end].isspace():
             end -= 1
@@ -229,17 +252,19 @@ class Scanner:
 
     def skip_blank(self) -> bool:
         """Advance to the next non-blank line; False at the end of the file."""
-        match = re.compile(rb"\S").search(self.data, self.pos)
-        if match is None:
-            return False
-        self.pos = max(self.data.rfind(b"\n", 0, match.start()) + 1, self.pos)
-        return True
+        while (match := _INK.search(self.data, self.pos)) is not None:
+            self.pos = max(self.data.rfind(b"\n", 0, match.start()) + 1, self.pos)
+            if not (self._comment and self._comment.pattern.match(self.data, match.start())):
+                return True
+            self.skip_line()
+        return False
 
     def peek(self) -> list[bytes]:
         """Words of the next non-blank line, which is not consumed; empty at the end."""
         if not self.skip_blank():
             return []
-        return self.data[self.pos : self._line_end()].split()
+        line = self.data[self.pos : self._line_end()]
+        return (self._comment.pattern.sub(b"", line) if self._comment else line).split()
 
     def skip_line(self) -> None:
         """Consume the current line."""
@@ -379,7 +404,7 @@ class Scanner:
         letter: bytes = b"",
         into: Sequence[NDArray[Any]] | None = None,
     ) -> list[NDArray[Any]] | None:
-        """Parse all rows by compiled code; None if it is not available or stops.
+        """Parse all rows by compiled code; None if it is not available, or stops without comments.
 
         Integers of groups are int32 if all fit, also int64 unless they are read ``into`` arrays.
         """
@@ -388,6 +413,8 @@ class Scanner:
         if found is None and groups and into is None:
             found = numbers.parse(self.data, self.pos, rows, integral, end, letter)
         if found is None:
+            if self.blank_comments():
+                return self._compiled(rows, fields, groups, end, letter, into)
             return None
         values, end = found
         release(self.data, self.pos, end)
@@ -419,6 +446,7 @@ class Scanner:
 
     def _some(self, limit: int, fields: Sequence[Field]) -> NDArray[Any]:
         """Parse at most ``limit`` lines of the next chunk."""
+        self.blank_comments()
         dtype = _dtype(fields)
         end = self.pos + CHUNK
         if end < len(self.data):
