@@ -344,6 +344,19 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
 }
 // --- on a CPU -------------------------------------------------------------------------------------
 
+// The row of an entry: of loops over both directions, its offsets are loaded once, not for each entry.
+template <class Step, class = void> struct RowOf {
+    template <class A> MORPH_FN RowOf(const A&, const Step&, i64) {}
+    template <class A> MORPH_FN typename Step::Reach reach(const A& a, const Step& s, i64 k) const { return s.reach(a, k); }
+};
+template <class Step> struct RowOf<Step, Void<typename Step::Rows>> {
+    const typename Step::Rows rows;
+    template <class A> MORPH_FN RowOf(const A& a, const Step& s, i64 k) : rows(s.rows(a, k)) {}
+    template <class A> MORPH_FN typename Step::Reach reach(const A& a, const Step& s, i64 k) const {
+        return s.reach(a, rows, k);
+    }
+};
+
 template <class A, class R, class Step>
 MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const Entries& row,
                                    const typename Step::LiveIn& live_in, typename Step::I& it,
@@ -355,18 +368,27 @@ MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const En
     return true;
 }
 
+template <class A, class Step, class I>
+MORPH_FN void run_entries(const A& a, const Step& s, I& it, Entries row, const typename Step::LiveIn& live_in,
+                          typename Step::Reductions& reductions) {
+    if (row.begin >= row.end) return;
+    const RowOf<Step> its(a, s, row.begin);
+    for (i64 k = row.begin; k < row.end; k++) s.body(a, it, live_in, its.reach(a, s, k), reductions);
+}
 // Runs the entries of a row; entries without capacity are appended to the high-degree list.
 template <class A, class R, class Step>
 MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const typename Step::LiveIn& live_in,
                       Runner<Step>& by) {
+    if (row.begin >= row.end) return;
     typename Step::Reductions reductions;
+    const RowOf<Step> its(a, s, row.begin);
     for (; row.begin < row.end; row.begin++) {
         if (!by.has_capacity(a, s)) {
             HighDegreeList<Step> high_degree(a, t, true);
             high_degree.put(fetch(Plus(), high_degree.words + LISTED, high_degree.count(row)), row, live_in);
             return;
         }
-        s.body(a, by.it, live_in, s.reach(a, row.begin), reductions);
+        s.body(a, by.it, live_in, its.reach(a, s, row.begin), reductions);
     }
 }
 
@@ -381,7 +403,7 @@ MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<St
     if (!large || !list_high_degree_row(a, t, s, row, live_in, it, live_out)) {
         typename Step::Reductions reductions;
         if constexpr (Step::BATCHED) run_row(a, t, s, row, live_in, by);
-        else for (i64 k = row.begin; k < row.end; k++) s.body(a, it, live_in, s.reach(a, k), reductions);
+        else run_entries(a, s, it, row, live_in, reductions);
         if constexpr (Step::HAS_EPILOGUE) {
             if (came) s.add(live_out, reductions), s.epilogue(a, it, live_out);
         }
@@ -444,7 +466,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
             }
         }
         if constexpr (Step::BATCHED) run_row(a, t, s, {k, end}, large.live_in, by);
-        else for (; k < end; k++) s.body(a, by.it, large.live_in, s.reach(a, k), reductions);
+        else run_entries(a, s, by.it, {k, end}, large.live_in, reductions);
         if constexpr (Step::HAS_EPILOGUE) end_chunks(a, s, large.waiting, reductions, 1);
     }
     by.end(a, s);

@@ -11,7 +11,7 @@
 //     ASYNCHRONOUS     only with WORK_SHARING: whether the step may run the items that it adds
 //     list(a, t)       only if ASYNCHRONOUS: the header of the list of the items
 //     KNOWS_ROWS       only with WORK_SHARING: whether the adjacency row of an added item is known
-//     prefetch_row(a, t, i)    only if KNOWS_ROWS: prefetches the row of item i
+//     prefetch_row(a, t, i)    only of lists whose items have rows: prefetches the row of item i
 //     claim, wins, commit, abort    only with single(collection)
 // `end_item(a, it)` gives back the item's unused reservations, and records a failure.
 
@@ -300,6 +300,12 @@ MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, 
     caches.flush();
 }
 
+constexpr i64 PREFETCH_DISTANCE = 6;  // the row of the item so many places ahead is prefetched
+// Before that the row's bounds, and after it what its first entries lead to; of each the distance to the bounds.
+constexpr i64 FAR_DISTANCE = 12, ROW_DISTANCE = FAR_DISTANCE - PREFETCH_DISTANCE, ENDS_DISTANCE = FAR_DISTANCE - 3;
+template <class Step, class = void> constexpr bool PREFETCHES = false;
+template <class Step> constexpr bool PREFETCHES<Step, Void<decltype(&Step::prefetch_row)>> = true;
+
 // A single thread runs the kernel sequentially.
 template <class A, class R, class Step>
 MORPH_SINGLE_THREADED void run_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
@@ -313,6 +319,9 @@ MORPH_SINGLE_THREADED void run_single_threaded(const A& shared, const R& run, co
         for (; part.i < part.end; part.i++) {
             typename Step::I it(a, t, part.i);
             caches.serve(it);
+            if constexpr (PREFETCHES<Step>) {
+                if (part.i + FAR_DISTANCE < last) s.prefetch_row(a, t, part.i + FAR_DISTANCE);
+            }
             run_item(a, s, it);
         }
     caches.flush();
@@ -323,7 +332,6 @@ constexpr i64 POLL_ITEMS = 1;
 #else
 constexpr i64 POLL_ITEMS = 512;  // items between tests for signals, and of the queue's length
 #endif
-constexpr i64 PREFETCH_DISTANCE = 6;  // the row of the item so many places ahead is prefetched
 
 // The same, where items that run asynchronously are queued behind the list.
 template <class A, class R, class Step>
@@ -348,7 +356,7 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
             typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;
             caches.serve(it);
-            if constexpr (Step::KNOWS_ROWS) {
+            if constexpr (PREFETCHES<Step>) {
                 if (part.i + PREFETCH_DISTANCE < queue.next) s.prefetch_row(a, t, part.i + PREFETCH_DISTANCE);
             }
             run_item(a, s, it);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from sm90 import compile_one
 from test_balance import PROGRAMS, STAR, graph, unfold, unfolds
@@ -334,6 +335,42 @@ def test_rows_of_a_table_are_no_points():
     assert "degree(" not in by_item.source()
     morph.foreach(g.points, simple)
     assert "return degree(" in simple.source()
+
+
+@morph.kernel
+def marks_neighbours(p):
+    for t in p.outnbrs:
+        if t.y == 0:
+            atomic_add(t.x, 1)
+
+
+def prefetches(kernel, items, **given):
+    """The lines of the generated function that prefetches for an item, without indents."""
+    morph.foreach(items, kernel, **given)
+    found = re.search(r"prefetch_row\(const.*?\n    \}", kernel.source(), re.DOTALL)
+    return found and re.sub(r"(?m)^ +", "", found[0])
+
+
+@pytest.mark.unchecked  # loops of checked kernels are not shared
+def test_a_thread_prefetches_the_rows_of_a_list():
+    """First its bounds, then its first entry, then columns that its first entries lead to."""
+    g = graph("cpu", STAR, x=i64, y=i64, z=i64)
+    listed = morph.Collection(g.points, capacity=64)
+    listed.extend([0, 8, 4] * 13)
+    made = prefetches(marks_neighbours, listed)
+    added = np.bincount([t for p, t in STAR[1] if p in (0, 4, 8)], minlength=9)
+    assert g.points.x[:].tolist() == (13 * added).tolist()
+    places = [made.index(x) for x in ("_out_offset + point", "prefetch(first)", "reach(a, k)")]
+    assert places == sorted(places) and "_y.at(other)" in made and "_x.at(other)" in made
+    assert "_z" not in made
+
+
+@pytest.mark.unchecked
+def test_rows_that_a_filter_excludes_are_not_prefetched():
+    g = graph("cpu", STAR, x=i64, y=i64, z=i64)
+    listed = morph.Collection(g.points, capacity=64)
+    assert prefetches(marks_neighbours, g.points) is None  # consecutive rows
+    assert prefetches(marks_neighbours, listed, where=lambda p: p.z > 0) is None
 
 
 @morph.kernel

@@ -16,7 +16,7 @@ from pretend import Pretended, pretended
 import morph
 from morph.algorithms.community.community import MAX_FEW
 from morph.algorithms.refinement import parts
-from morph.algorithms.triangulation import delaunay
+from morph.algorithms.triangulation import delaunay, triangulate
 from morph.launch import ahead, binding, common_units, records
 from morph.launch.binding import Description
 from morph.runtime.cuda.device import CudaDevice
@@ -76,11 +76,13 @@ def _triangulate(device: Any) -> None:
 
 
 def _polygon(device: Any) -> None:
-    """With segments, as if several cores were free: a busy machine launches other units."""
+    """With segments, as if few or several cores were free: a busy machine launches other units."""
     square, rim = [[0, 0], [1, 0], [1, 1], [0, 1]], [[0, 1], [1, 2], [2, 3], [3, 0]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delaunay, "available_threads", lambda: 2)
-        morph.triangulate(square, rim, device=device)
+        for threads in (triangulate.FEW_THREADS, triangulate.FEW_THREADS + 1):
+            patch.setattr(triangulate, "available_threads", lambda threads=threads: threads)
+            morph.triangulate(square, rim, device=device)
 
 
 def _change(kind: Any, dtype: Any, both: bool, device: Any) -> None:

@@ -74,7 +74,9 @@ def count_predecessors(p, state, ready):
 @func
 def free_color(p, words):
     """Return the smallest colour without a mark."""
-    base, used, at = i32(0), p.used, p.first
+    base, used, at = i32(0), p.used, i64(0)
+    if used == u64(ALL):  # rarely, and the column is read only then
+        at = p.first
     while used == u64(ALL):
         base += WINDOW
         used = words[at].bits

@@ -32,13 +32,13 @@ OWN = frozenset(  # names of the printer inside functions
 )
 MEMBERS = frozenset(  # members of the structs that the printer makes
     """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS FLOAT_TOTALS HAS_EPILOGUE KNOWS_ROWS LIMIT
-    LiveIn LiveOut PLACES REPLAYS Reach Reductions SWEEPS Searches SlotCache TOTALS Tiled
+    LiveIn LiveOut PLACES REPLAYS Reach Reductions Rows SWEEPS Searches SlotCache TOTALS Tiled
     WHICH WORK_SHARING
     BatchSlots abort add all asynchronous begin behind block body buffers caches claim clear_staged
     commit demand edge end entries epilogue find flush flush_staged from front iterations join key
     launch list live_in live_out master meta open owner part permutation permutations position
-    prefetch_row priority
-    prologue reach reductions release replay reservation reservations round row row_of run sense
+    prefetch_row priority prologue
+    reach reductions release replay reservation reservations round row row_of rows run sense
     serve slot_cache step take_all test thread threads tiles to wins write x""".split()
 )
 SUFFIXED = frozenset(

@@ -260,9 +260,9 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     shared = sharing.loop
     n, name, loop = e.names, e.names.funcs[s.kernel], shared.loop
     row = n.type(bound_types(loop)[0])
-    edge, end, entry = f"{row}(k)", "-1", list[str]()
+    edge, end, both = f"{row}(k)", "-1", list[str]()
     if isinstance(loop, ir.ForEdges):
-        entry, edge, end = _entry(n, loop)
+        both, edge, end = _entry(n, loop)
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
     first, rows = sharing.preloaded, over(loop)
     call += "".join(f", r.{n.member(x)}" for x in first)
@@ -279,6 +279,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if step.lists_rows else 'NO_LIST'};",
         *_capacity(e, s.kernel, sharing),
         *_ahead(e, step, loop),
+        *_prefetches(e, step, loop),
         *_sweeps(e, step, loop),
         "    MORPH_FN i64 entries(const Args& a, const Run& t, i64 i) const {",
         *(
@@ -294,8 +295,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         f"        return {name}_prologue(a, it, it.row{args}, row, live_in{rest});",
         "    }",
         f"    typedef {reach} Reach;",
-        "    MORPH_FN Reach reach(const Args& a, i64 k) const {",
-        *entry,
+        *(both or ["    MORPH_FN Reach reach(const Args& a, i64 k) const {"]),
         f"        {row} edge = {edge};",
         f"        return {{edge, {end}{read}}};",
         "    }",
@@ -380,33 +380,61 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
     ]
     if not step.rows_ahead:
         return [*lines, "    static constexpr bool KNOWS_ROWS = false;"]
-    kernel = e.plan.functions[s.kernel].func
-    assert isinstance(loop, ir.ForEdges) and isinstance(kernel, ir.Kernel)
+    assert isinstance(loop, ir.ForEdges)
     row = f"{_offset(e, loop)}, r.end"
-    item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
-    before = f"{e.names.column(s.slot, 'item')}.get(i - 1)"
-    # a filtered list is often in ascending order: the lines of the item before are then the same or
-    # the preceding ones, which the hardware prefetches
-    in_order = [f"if (u32(point - {before}) <= {NEAR_IDS}) return;"] if kernel.where else []
-    begin = f"row_begin({_offset(e, loop)}, point)"
-    first = e.names.entry_address(loop.graph, loop.direction, begin)
-    nearby = [f"{e.names.column(*c)}.at(point)" for c in step.nearby]
-    prefetches = [
-        f"i32 point = {item};",
-        *in_order,
-        f"auto first = {first};",
-        "prefetch(first);",
-        *(f"prefetch_next({x});" for x in ("first", f"{_offset(e, loop)} + point", *nearby)),
-    ]
     return [
         *lines,
         "    static constexpr bool KNOWS_ROWS = true;  // and knows their rows",
-        "    MORPH_FN void prefetch_row(const Args& a, const Run& t, i64 i) const {",
-        *(f"        {x}" for x in e.with_permutation(prefetches, "t", [s.slot])),
-        "    }",
         "    template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const {",
         f"        return {{row_begin({row}), row_end({row})}};",
         "    }",
+    ]
+
+
+def _prefetches(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[str]:
+    """Members that prefetch the row of an item of a list."""
+    if not step.prefetched:
+        return []
+    s = step.node
+    assert isinstance(s, ir.Foreach) and isinstance(loop, ir.ForEdges)
+    kernel = e.plan.functions[s.kernel].func
+    assert isinstance(kernel, ir.Kernel)
+    items, offset = e.names.column(s.slot, "item"), _offset(e, loop)
+    begin, nearby = f"row_begin({offset}, point)", [f"{offset} + point"]
+    nearby += [f"{e.names.column(*c)}.at(point)" for c in step.prefetched.nearby]
+    lines = [f"i32 point = max_of({items}.get(i), 0);"]  # it may be None
+    if kernel.where and step.rows_ahead:
+        # a filtered list is often in ascending order: the lines of the item before are then the
+        # same or the preceding ones, which the hardware prefetches
+        lines.append(f"if (u32(point - {items}.get(i - 1)) <= {NEAR_IDS}) return;")
+    row = [
+        f"auto first = {e.names.entry_address(loop.graph, loop.direction, begin)};",
+        "prefetch(first);",
+    ]
+    if step.rows_ahead:  # their bounds were prefetched when the item was added
+        lines += [*row, *(f"prefetch_next({x});" for x in ("first", *nearby))]
+    else:
+        nearer = f"point = max_of({items}.get(i - {{}}), 0);"
+        lines += [*(f"prefetch({x});" for x in nearby), nearer.format("ROW_DISTANCE"), *row]
+        if step.prefetched.at_ends:
+            lines += [nearer.format("ENDS_DISTANCE"), *_end_prefetches(e, step, loop)]
+    return [
+        "    MORPH_FN void prefetch_row(const Args& a, const Run& t, i64 i) const {",
+        *(f"        {x}" for x in e.with_permutation(lines, "t", [s.slot])),
+        "    }",
+    ]
+
+
+def _end_prefetches(e: Emission, step: StepPlan, loop: ir.ForEdges) -> list[str]:
+    """Statements that prefetch columns of the other ends of a point's first entries."""
+    assert step.prefetched is not None
+    offset = _offset(e, loop)
+    return [
+        f"i64 k = row_begin({offset}, point), end = row_end({offset}, point);",
+        "for (end = min_of(end, k + PREFETCHED); k < end; k++) {",
+        "    i32 other = reach(a, k).end;",
+        *(f"    prefetch({e.names.column(*c)}.at(other));" for c in step.prefetched.at_ends),
+        "}",
     ]
 
 
@@ -462,13 +490,20 @@ def _offsets(names: Names, loop: ir.ForEdges) -> list[str]:
 
 
 def _entry(n: Names, loop: ir.ForEdges) -> tuple[list[str], str, str]:
-    """Statements that locate entry ``k`` of a loop, its edge, and its other end."""
+    """Lines that locate entry ``k`` of a loop over both directions; its edge, and its other end."""
     directions = ("out", "in") if loop.direction == "all" else (loop.direction,)
     k, lines = "k", list[str]()
     if loop.direction == "all":
         k, offsets = "entry", ", ".join(_offsets(n, loop))
         lines = [
-            f"        const Both both({offsets}, Both::point(k));",
+            "    typedef Both Rows;",
+            "    MORPH_FN Both rows(const Args& a, i64 k) const {",
+            f"        return Both({offsets}, Both::point(k));",
+            "    }",
+            "    MORPH_FN Reach reach(const Args& a, i64 k) const {",
+            "        return reach(a, rows(a, k), k);",
+            "    }",
+            "    MORPH_FN Reach reach(const Args& a, const Both& both, i64 k) const {",
             "        const i64 entry = both.entry(Both::place(k));",
             "        const bool is_out = both.is_out(Both::place(k));",
         ]

@@ -146,6 +146,14 @@ class FunctionPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetched:
+    """Columns that a CPU's thread prefetches with the rows of items."""
+
+    nearby: tuple[tuple[str, str], ...]  # of the items' points, one of each record
+    at_ends: tuple[tuple[str, str], ...]  # of the other ends of a row's first entries
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """One step between two barriers, or a section of one."""
 
@@ -174,8 +182,7 @@ class StepPlan:
     sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
     tiled: bool = False  # the same, with entries in tiles; see kernels/schedule/tiles.h
     rows_ahead: bool = False  # the adjacency row of an enqueued item is known in advance
-    # with `rows_ahead`: columns of points that are prefetched with the row, one of each record
-    nearby: tuple[tuple[str, str], ...] = ()
+    prefetched: Prefetched | None = None  # the items are those of a list, and have rows
     agree: ir.Agree | None = None  # its barrier is a crossing of all parts
     sizes: tuple[str, ...] = ()  # collections whose number of items all parts exchange there
     waits: bool = False  # parts exchange failures at the delivery after it
@@ -743,6 +750,9 @@ class _Planner:
             (s.slot, "item") in self.stable[s.kernel],
         )  # fmt: skip
         arrays = functions[s.kernel].group_plan
+        listed = own_row and self.stores[s.slot].kind == "collection"
+        # other lists with a filter have many rows that are not read
+        prefetches = rows_ahead or (listed and not ahead and not kernel.where)
         return replace(
             found,
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
@@ -759,19 +769,34 @@ class _Planner:
             and not (sharing.preloaded or found.can_fail)
             and steps.tiled(s, kernel, sharing.loop, self.unit),
             rows_ahead=rows_ahead,
-            nearby=self._nearby(s, sharing.loop.loop) if sharing and rows_ahead else (),
+            prefetched=self._prefetched(s, sharing.loop.loop, ahead)
+            if sharing and prefetches
+            else None,
             fills=tuple(x for x in self.cached if x in needs),
         )  # fmt: skip
 
-    def _nearby(self, s: ir.Foreach, loop: Any) -> tuple[tuple[str, str], ...]:
+    def _prefetched(self, s: ir.Foreach, loop: Any, ahead: bool) -> Prefetched | None:
         """The columns of the graph's points that a kernel accesses, one of each record."""
+        if loop.direction == "all":
+            return None
         graph = next(g for g in self.unit.graphs if g.slot == loop.graph)
         slot = dict(graph.tables)["points"]
         nodes = ir.walk(tuple(self.reached[s.kernel]))
         names = {name for x, name in ir.columns(nodes, "reads", "writes") if x == slot}
         used = [c for c in self.stores[slot].columns if c.name in names]
         found = {c.record if c.record >= 0 else c.name: c.name for c in used}
-        return tuple((slot, name) for name in found.values())
+        nearby = tuple((slot, name) for name in found.values())
+        return Prefetched(nearby, () if ahead else _needed_at_ends(loop))
+
+
+def _needed_at_ends(loop: ir.ForEdges) -> tuple[tuple[str, str], ...]:
+    """The columns of an entry's other end that a loop tests first, or changes by atomics."""
+    first = loop.body[0] if loop.body else None
+    tests = ir.walk(first.cond) if isinstance(first, ir.If) else ()
+    places = [n.place for n in tests if isinstance(n, ir.Load)]
+    places += [n.place for n in ir.walk(loop.body) if isinstance(n, ir.Atomic)]
+    rows = [p for p in places if isinstance(p.row, ir.Var) and p.row.name == loop.var]
+    return tuple(dict.fromkeys((p.slot, p.column) for p in rows))
 
 
 def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
