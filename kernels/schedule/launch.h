@@ -350,7 +350,9 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
     i64 polled = first;
     for (ItemRange<typename Step::I> part{first}; !step_interrupted() && part.next(a, t, queue.next, POLL_ITEMS);) {
         if (queue.next - part.i > wait) queue.close();
-        for (; part.i < part.end; part.i++) {
+        // including items that are queued meanwhile: the end of a range of few items is a mispredicted branch
+        i64 stop = t.replay ? part.end : part.i + POLL_ITEMS;
+        for (; part.i < queue.next && part.i < stop; part.i++) {
             typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;
             caches.serve(it);

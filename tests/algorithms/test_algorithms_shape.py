@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
-from morph.algorithms.graph import triangles
+from morph import validate
+from morph.algorithms.graph import components, triangles
+from morph.algorithms.graph.workspace import Workspace
+from morph.testing import team
 
 
 @tries(10)
@@ -212,3 +215,20 @@ def test_large_graphs_with_many_threads(device):
         assert host(found.triangles).tolist() == [want[i] for i in range(5000)]
     assert host(morph.core_number(g).core).tolist() == [cored[i] for i in range(5000)]
     assert morph.connected_components(g).components == nx.number_connected_components(graph)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_components_of_samples_of_both_sizes(device, threads):
+    """Small graphs have fewer counters of roots than there are components, and a smaller sample."""
+    for n in (40, components.SMALL, components.SMALL + 1):
+        for edges in (0, n // 3, 2 * n):
+            ends = np.random.default_rng(edges).integers(0, n, (2, edges))
+            g = morph.Graph.from_edges(*ends, n=n, directed=False, device=device)
+            with team(threads):
+                found = morph.connected_components(g)
+            validate.connected_components(g, found.label)
+            assert found.components == len(np.unique(host(found.label)))
+        few = n <= components.SMALL
+        (kept,) = [x for x in g.kept.values() if isinstance(x, Workspace)]
+        assert len(kept.objects[1]) == (components.SMALL_SAMPLE if few else components.SAMPLE)

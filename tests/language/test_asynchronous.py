@@ -13,7 +13,7 @@ from targets import everywhere, host, tries
 from test_balance import FAR, STAR, distances, graph, graphs, shared
 
 import morph
-from morph import validate
+from morph import generate, validate
 from morph.language.errors import LanguageError
 from morph.launch.checked import is_checked
 from morph.prelude import atomic_add, atomic_min, i32, i64
@@ -409,6 +409,26 @@ def test_deep_graphs(where, threads):
                 assert found.levels == min(most, want.max() + 1)
             paths = morph.sssp(g, start, predecessors=True)
             validate.sssp(g, paths.distance, paths.predecessor, source=start)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_levels_of_few_items(where, threads):
+    """A range of queued items ends between others, or behind an item that enqueued no more."""
+    n = 5000  # more than a thread executes between two looks at signals
+    for rows in (1, 2, 3):
+        strip = generate.grid(rows, n, device=where)
+        far = np.concatenate([np.arange(n) + row for row in range(rows)])
+        with team(threads):
+            for start in (0, n // 2):
+                found = morph.bfs(strip, start)
+                validate.bfs(strip, found.distance, found.predecessor, source=start)
+                paths = morph.sssp(strip, start, predecessors=True)
+                validate.sssp(strip, paths.distance, paths.predecessor, source=start)
+                if not start:
+                    assert (host(found.distance) == far).all()
+                    assert (host(paths.distance) == far).all()
+            assert (host(morph.core_number(strip).core) == min(rows, 2)).all()
 
 
 @morph.kernel

@@ -5,6 +5,7 @@ import json
 import lzma
 import multiprocessing
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -463,6 +464,19 @@ def test_other_processors_than_x86():
     assert cpu._native_flags("AMD64")[0] == ("-march=native",)
     for machine in ("aarch64", "arm64", "ppc64le", "riscv64"):
         assert cpu._native_flags(machine) == (("-mcpu=native",), ("-march=native",), ())
+
+
+def test_only_gcc_on_x86_is_tuned(tmp_path, monkeypatch):
+    """Integers of hot loops that g++ keeps in vector registers cost a tenth of a search."""
+    seen = tmp_path / "flags"
+    body = f'echo "$@" >> {seen}\nexec {REAL} "$@"'
+    monkeypatch.setenv("MORPH_CXX", script(tmp_path / "cxx", body))
+    assert run(cpu.build(ADD)) == 42
+    tuned = cpu._tuning(cpu.compiler().version, platform.machine())
+    assert all(flag in seen.read_text() for flag in tuned)
+    assert cpu._tuning("g++ (Debian 12.2.0-14) 12.2.0", "x86_64") == ("-mtune=generic",)
+    assert cpu._tuning("Debian clang version 14.0.6", "x86_64") == ()
+    assert cpu._tuning("g++ (Debian 12.2.0-14) 12.2.0", "aarch64") == ()
 
 
 def test_without_libstdcxx(tmp_path, monkeypatch):

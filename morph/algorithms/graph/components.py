@@ -23,7 +23,8 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_max, atomic_min, i32, i64, u64
 
 FIRST = 2  # edges of each vertex that are united before the largest component is estimated
-SAMPLE = 1024  # sampled vertices for this estimate, and counters
+SAMPLE = 1024  # sampled vertices for this estimate, and counters: a power of two,
+SMALL, SMALL_SAMPLE = 8192, 64  # fewer for graphs of at most SMALL vertices
 SALT = 0x9E3779B97F4A7C15
 ABOVE = 2**32  # packs a count and a label: count * ABOVE + label
 
@@ -60,11 +61,11 @@ def mark(p, sets):
 
 
 @kernel
-def mark_and_count(p, sets, votes):
+def mark_and_count(p, sets, votes, mask):
     root = sets.find(p).id
     p.label = root
     if root == p.id:
-        atomic_add(votes[root % SAMPLE].roots, 1)
+        atomic_add(votes[root & mask].roots, 1)
 
 
 @kernel
@@ -74,15 +75,15 @@ def forget(v):
 
 
 @kernel
-def vote(v, g, votes):
+def vote(v, g, votes, mask):
     """Count a pseudo-random point for its label; few labels share a counter."""
     k = (u64(v.id) * u64(SALT) >> u64(20)) % u64(len(g.points))
     p = g.points[i64(k)]
     if not p.deleted:
         label = p.label
-        atomic_add(votes[label % SAMPLE].count, 1)
+        atomic_add(votes[label & mask].count, 1)
         # race: any of the labels that share a counter is valid
-        votes[label % SAMPLE].label = label
+        votes[label & mask].label = label
 
 
 @kernel
@@ -99,18 +100,19 @@ def add_up(v, found):
 @program
 def join(g, sets, votes, both):
     found = Scalars(g, largest=0, components=0)
+    mask = i32(len(votes) - 1)
     foreach(votes, forget)
     foreach(g.points, link, sets)
     largest = i64(-1)
     if both and len(g.points) > 0:  # otherwise an edge is processed at its source only
         foreach(g.points, mark, sets)
-        foreach(votes, vote, g, votes)
+        foreach(votes, vote, g, votes, mask)
         foreach(votes, elect, found)
         largest = found.largest % ABOVE
         foreach(g.points, link_others, sets, where=lambda p: p.label != largest)
     else:
         foreach(g.points, link_others, sets)
-    foreach(g.points, mark_and_count, sets, votes)
+    foreach(g.points, mark_and_count, sets, votes, mask)
     foreach(votes, add_up, found)
     return found.components
 
@@ -176,7 +178,7 @@ def connected_components(graph: Graph) -> Components:
 
     def make() -> list[Any]:
         votes = Table("votes", graph.device, count=i32, label=i32, roots=i32)
-        votes.extend(SAMPLE)
+        votes.extend(SAMPLE if len(graph.points) > SMALL else SMALL_SAMPLE)
         return [Set(graph.points), votes]
 
     with workspace(graph, "components", make, label=(i32, -1)) as objects:
