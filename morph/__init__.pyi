@@ -1,4 +1,7 @@
-"""The public names and their modules, which are imported when a name is first used."""
+"""The public names and their modules, which are imported when a name is first used.
+
+lazy_loader parses this file at run time: only ``from .module import name as name``.
+"""
 
 from . import generate as generate
 from . import io as io

@@ -301,7 +301,8 @@ MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, 
 }
 
 constexpr i64 PREFETCH_DISTANCE = 6;  // the row of the item so many places ahead is prefetched
-// Before that the row's bounds, and after it what its first entries lead to; of each the distance to the bounds.
+// The bounds of a row are prefetched before it, columns of its first neighbours after it; ROW_ and ENDS_DISTANCE are
+// distances to the item whose bounds are prefetched.
 constexpr i64 FAR_DISTANCE = 12, ROW_DISTANCE = FAR_DISTANCE - PREFETCH_DISTANCE, ENDS_DISTANCE = FAR_DISTANCE - 3;
 template <class Step, class = void> constexpr bool PREFETCHES = false;
 template <class Step> constexpr bool PREFETCHES<Step, Void<decltype(&Step::prefetch_row)>> = true;

@@ -8,6 +8,8 @@ from functools import cached_property
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
+from morph.language.imports import uninterrupted
+
 Arguments = dict[str, Any]
 """Arguments of a function by name."""
 
@@ -83,13 +85,13 @@ SOURCE = Option(
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A row.
+    """A graph algorithm in the registry.
 
     Attributes
     ----------
     name : str
-        On the command line and in saved answers.
-    provider : str
+        The name on the command line and in saved answers.
+    entry_point : str
         The public function, of a graph and options: ``module:function``, below `morph.algorithms`.
     help : str
         Of the command; its first paragraph stands in ``morph --help``.
@@ -126,7 +128,7 @@ class Algorithm:
     """
 
     name: str
-    provider: str
+    entry_point: str
     help: str
     result: str
     report: Report
@@ -146,12 +148,14 @@ class Algorithm:
     @property
     def public_name(self) -> str:
         """The name of the function and of its checker."""
-        return self.provider.partition(":")[2]
+        return self.entry_point.partition(":")[2]
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         """The function, whose module is imported when it is first used."""
-        found: Callable[..., Any] = resolve_name(f"morph.algorithms.{self.provider}")
+        found: Callable[..., Any] = uninterrupted(
+            resolve_name, f"morph.algorithms.{self.entry_point}"
+        )
         return found
 
     @property

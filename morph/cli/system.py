@@ -22,7 +22,15 @@ _UNITS = "kMG"
 @json_option
 def info(as_json: bool) -> None:
     """Show versions, devices, compiler and cache."""
-    packages = ("numpy", "click", "cupy", "nvidia-cuda-nvrtc", "meshio", "matplotlib")
+    packages = (
+        "numpy",
+        "click",
+        "lazy-loader",
+        "cupy",
+        "nvidia-cuda-nvrtc",
+        "meshio",
+        "matplotlib",
+    )
     try:
         compiler = cpu.compiler()
         found = f"{compiler.name} ({' '.join(compiler.command)})"

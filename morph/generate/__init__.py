@@ -1,6 +1,6 @@
 """Generators of random graphs, grids and random k-SAT formulas for benchmarks and tests.
 
-Imports ``language``, ``runtime``, ``data``, ``graph`` and ``launch``.
+Imports ``language``, ``runtime``, ``data``, ``graph``, ``launch`` and ``partition``.
 """
 
 from morph.generate.formulas import random_ksat

@@ -63,7 +63,7 @@ def uniform(
         Number of edges to draw; each is two arcs unless ``directed``.
     weight : (low, high), optional
         Column ``weight`` of edges, uniformly distributed: if both are int, integers from low to
-        high, both included; else float64 in [low, high).
+        high, both included, int32 if both limits fit, else int64; else float64 in [low, high).
     directed : bool
         Do not add the reverse arcs.
     simple : bool

@@ -188,9 +188,10 @@ class Graph(Making, Exporting):
         self.edges._refuse_wide("in a graph that changes")
 
     def refuse_fixed(self) -> None:
-        """Refuse changes of points and edges, as `may_change`, but for the number of edges.
+        """Raise if the graph is fixed or ``then`` of a batch is running.
 
-        Callers of prepared batches call it: their graphs have fewer than 2^31 edges.
+        Unlike `may_change` it does not test the number of edges, which the preparation of a batch
+        has tested.
         """
         if self.fixed:
             raise TypeError(self.fixed)

@@ -68,7 +68,7 @@ LAYERS = {
     "algorithms.community": f"{PUBLIC} algorithms.graph algorithms.community",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
-    "algorithms.registration": "",
+    "algorithms.registration": "language",
     "algorithms.registry": "algorithms.registration",
     "algorithms.triangulation": f"{PUBLIC} algorithms.triangulation",
     "algorithms.refinement": f"{PUBLIC} algorithms.triangulation algorithms.refinement",
@@ -281,11 +281,13 @@ def test_names_of_modules_are_imported_in_few_places():  # each could hide an im
         return {m for m, texts in calls.items() if any(re.match(pattern, t) for t in texts)}
 
     assert not callers(r"importlib\.import_module\((?!'\w+'\))")
-    # public names, and providers of hooks, at their first use
-    assert callers(r"uninterrupted\(") == {"morph", "morph.language.imports"}
+    # public names, algorithms of the registry, and providers of hooks, at their first use
+    assert callers(r"uninterrupted\(") == {
+        "morph", "morph.algorithms.registration", "morph.language.imports",
+    }  # fmt: skip
     assert callers(r"import_uninterrupted\(") == {"morph.language.hooks"}
-    # commands, algorithms of the registry, kernels of common units
-    resolving = {"morph.cli", "morph.algorithms.registration", "morph.launch.common_units"}
+    # commands, kernels of common units
+    resolving = {"morph.cli", "morph.launch.common_units"}
     assert callers(r"(pkgutil\.)?resolve_name\(") == resolving
     assert callers(r"[\w.]+\.bind\('") == {"morph.providers"}
     assert callers(r"Hook\(") == set(HOOKS)

@@ -82,8 +82,10 @@ def forget_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget(kernel: Kernel | Program) -> None:
-    """Delete the units of a kernel and its launches."""
-    binding._compiled.clear(), kernel.launches.clear(), kernel.units.clear()
+    """Delete the launches of a kernel, its units by layout, and the units of the process by key."""
+    binding._compiled.clear()
+    kernel.launches.clear()
+    kernel.units.clear()
 
 
 def graphs() -> None:

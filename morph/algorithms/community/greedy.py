@@ -11,24 +11,15 @@ from morph.algorithms.community.nodes import (
     WidestNode,
     allocate,
     count_common,
-    low_bits,
+    end_rows,
+    make_root,
     row_of,
 )
 from morph.algorithms.community.reduction import LAST_VERTEX, VERTEX_BITS
-from morph.algorithms.community.search import end_rows
+from morph.algorithms.community.search import begin_search
 from morph.algorithms.graph.cliques import bit
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_max, bit_positions, i32, i64, popcount, static, u64
-
-
-@func
-def make_root(node, size, words):
-    """Set a node to the query and all its candidates."""
-    for j in range(words):
-        node.chosen[j] = u64(0)
-        node.candidates[j] = low_bits(size - 64 * j)
-    node.chosen[0] = u64(1)
-    node.candidates[0] = node.candidates[0] & ~u64(1)
+from morph.prelude import atomic_max, bit_positions, i32, i64, popcount, static, u64
 
 
 @func
@@ -126,26 +117,6 @@ def search_greedily(q, queries, rows, adjacency, most_words, width: static):
         node = WidestNode()
     allocate(node, 1, most_words)
     find_greedily(node, q, queries, rows, adjacency, q.words)
-
-
-@func
-def add_root(q, counters, queue):
-    """Add a node of the query and all its candidates to the queue."""
-    atomic_add(counters.open, i64(1))
-    chosen, candidates = q.solution, q.solution
-    for j in range(q.words):
-        chosen[j] = u64(0)
-        candidates[j] = low_bits(q.size - 64 * j)
-    chosen[0] = u64(1)
-    candidates[0] = candidates[0] & ~u64(1)
-    queue.add(q, chosen=chosen, candidates=candidates)
-
-
-@kernel
-def begin_search(q, counters, queue):
-    """Add a node of the query and all its candidates to the queue."""
-    if q.solved == 0:
-        add_root(q, counters, queue)
 
 
 @program

@@ -1,4 +1,4 @@
-"""Nodes of the search for a community: sets in words of bits, and a stack of open nodes."""
+"""Nodes of the branch and bound for a community: sets of bits, operations on them, open nodes."""
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
@@ -7,7 +7,7 @@ from typing import Any
 
 from morph.algorithms.graph.cliques import bit
 from morph.launch.foreach import func
-from morph.prelude import i32, i64, local, popcount, struct, u64
+from morph.prelude import atomic_max, i32, i64, local, popcount, struct, u64
 
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 WIDE_WORDS, WIDEST_WORDS = 16, 64  # of larger sets, see `node_struct`
@@ -112,3 +112,20 @@ def pop(node, words):
         node.chosen[j] = node.stack[depth + j]
         node.candidates[j] = node.stack[depth + words + j]
     node.depth[0] = depth
+
+
+@func
+def make_root(node, size, words):
+    """Set a node to the query and all its candidates."""
+    for j in range(words):
+        node.chosen[j] = u64(0)
+        node.candidates[j] = low_bits(size - 64 * j)
+    node.chosen[0] = u64(1)
+    node.candidates[0] = node.candidates[0] & ~u64(1)
+
+
+@func
+def end_rows(queries, first, count):
+    """End the searches of ``count`` consecutive rows of queries."""
+    for i in range(count):
+        atomic_max(queries[first + i].solved, 1)

@@ -25,10 +25,10 @@ from morph.algorithms.community.candidates import (
     reduce_candidates,
     slot_of,
 )
-from morph.algorithms.community.greedy import add_root, find_greedily
+from morph.algorithms.community.greedy import find_greedily
 from morph.algorithms.community.nodes import Node, allocate
 from morph.algorithms.community.reduction import NONE, max_distance
-from morph.algorithms.community.search import SearchState, search_sets
+from morph.algorithms.community.search import SearchState, add_root, search_sets
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,

@@ -2,7 +2,7 @@
 
 A thread of a GPU that visits a node takes some 10 ms for each 1,000 candidates.  The rules that
 decide most roots of many candidates need only the neighbours of one vertex, and are applied to all
-vertices at the same time, until they change nothing: those by degrees, and those of `search.py` for
+vertices at the same time, until they change nothing: those by degrees, and those of `reduction` for
 candidates that have few neighbours in common with a chosen vertex, or are adjacent to few of them.
 All rules of a round refer to the sets at its beginning.
 

@@ -25,6 +25,8 @@ from morph.algorithms.community.nodes import (
     WidestNode,
     allocate,
     count_common,
+    end_rows,
+    low_bits,
     pop,
     push,
     row_of,
@@ -102,13 +104,6 @@ def push_including(node, v, words):
     node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
     node.chosen[v >> 6] = node.chosen[v >> 6] | bit(v)
     push(node, words)
-
-
-@func
-def end_rows(queries, first, count):
-    """End the searches of ``count`` consecutive rows of queries."""
-    for i in range(count):
-        atomic_max(queries[first + i].solved, 1)
 
 
 @func
@@ -306,3 +301,23 @@ def search_sets(
             queue.add(q, chosen=chosen, candidates=candidates)
         else:
             deferred.add(q, chosen=chosen, candidates=candidates)
+
+
+@func
+def add_root(q, counters, queue):
+    """Add a node of the query and all its candidates to the queue."""
+    atomic_add(counters.open, i64(1))
+    chosen, candidates = q.solution, q.solution
+    for j in range(q.words):
+        chosen[j] = u64(0)
+        candidates[j] = low_bits(q.size - 64 * j)
+    chosen[0] = u64(1)
+    candidates[0] = candidates[0] & ~u64(1)
+    queue.add(q, chosen=chosen, candidates=candidates)
+
+
+@kernel
+def begin_search(q, counters, queue):
+    """Add a node of the query and all its candidates to the queue."""
+    if q.solved == 0:
+        add_root(q, counters, queue)

@@ -475,12 +475,12 @@ class Dynamic(Maintained):
         None, with nothing changed, if the program of the batch refuses it.
         """
         begin, graph = perf_counter(), self.graph
+        graph.refuse_fixed()
         self._batch += 1
         self._touched = True
         numbers = bound.numbers(rows, self._batch, bound.changes.next_stamp(graph), *kinds)
         applied = None
         try:
-            graph.refuse_fixed()
             applied = apply(graph, batch, self._nonnegative, bound.program, numbers)
             if applied is None:
                 return None

@@ -23,8 +23,8 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_max, atomic_min, i32, i64, u64
 
 FIRST = 2  # edges of each vertex that are united before the largest component is estimated
-SAMPLE = 1024  # sampled vertices for this estimate, and counters: a power of two,
-SMALL, SMALL_SAMPLE = 8192, 64  # fewer for graphs of at most SMALL vertices
+SAMPLE = 1024  # sampled vertices for this estimate, and counters: a power of two
+SMALL, SMALL_SAMPLE = 8192, 64  # the same for graphs of at most SMALL vertices
 SALT = 0x9E3779B97F4A7C15
 ABOVE = 2**32  # packs a count and a label: count * ABOVE + label
 

@@ -11,8 +11,8 @@ place.  Priorities are a random permutation, so that few rounds are needed (Blel
 This terminates: the segment with the least key of a round is recovered up to the next point that
 lies on it, or meets a constrained edge and is given up; points and edges are finite.  A channel may
 have any length: its boundary is recorded in rows of a table, three more than edges crossed; each
-channel is retriangulated once.  If no segments cross, the result does not depend on their order, so
-few threads insert them one by one, without competitors.
+channel is retriangulated once.  If no segments cross, the result does not depend on their order
+(but for the diagonals of points on one circle), so few threads insert them one by one.
 
 Predicates are exact.  A segment that passes through a point is split there.
 """
@@ -182,14 +182,14 @@ def uncontested(g, t, key):
 
 
 @kernel
-def check_claims(s, g, round_key, winners, retry, blocked, alone: static):
+def check_claims(s, g, round_key, winners, retry, blocked, uncontended: static):
     """Check whether the segment owns its channel, and no smaller key has claimed a neighbour.
 
-    ``alone``: no other segment of the round has claimed anything.
+    ``uncontended``: no other segment of the round has claimed anything.
     """
     key = i64(round_key) << 32 | i64(s.priority)
     edge = s.first
-    mine = alone or uncontested(g, g.triangles[edge >> 2], key)
+    mine = uncontended or uncontested(g, g.triangles[edge >> 2], key)
     end = s.b
     met = i32(FREE)
     count = i32(0)
@@ -200,7 +200,7 @@ def check_claims(s, g, round_key, winners, retry, blocked, alone: static):
             met = t.by[edge & 3]
         else:
             o, end, side = cross_edge(g, s.now, s.b, edge)
-            mine = mine and (alone or uncontested(g, g.triangles[o >> 2], key))
+            mine = mine and (uncontended or uncontested(g, g.triangles[o >> 2], key))
             edge = exit_edge(o, side)
             count += 1
     s.count = count
@@ -393,14 +393,15 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     Parameters
     ----------
     g : Graph
-        As `delaunay_tables` leaves it.  ``triangles.twin`` becomes the complement at edges that are
-        constrained; new are ``triangles.by``, for each side the least segment that runs along it
-        or 2**31 - 1, ``points.at``, 4 * triangle + corner, and the table ``chords``, of segments.
+        As `delaunay_tables` leaves it.  ``triangles.opposite`` becomes the complement at edges that
+        are constrained; new are ``triangles.by``, for each side the least segment that runs along
+        it or 2**31 - 1, ``points.half_edge``, 4 * triangle + corner, and the table ``chords``, of
+        segments.
     ends : (s, 2) int32 array
         Rows of points that are corners.
     one_by_one : bool
-        Whether segments have no competitors.  Where segments cross, the result then depends on the
-        number of threads.
+        Whether one segment is inserted at a time, without claims.  Where segments cross, the order
+        of insertion then decides which are blocked.
 
     Returns
     -------

@@ -776,7 +776,7 @@ class _Planner:
         )  # fmt: skip
 
     def _prefetched(self, s: ir.Foreach, loop: Any, ahead: bool) -> Prefetched | None:
-        """The columns of the graph's points that a kernel accesses, one of each record."""
+        """The columns that are prefetched for an item; None for loops over both directions."""
         if loop.direction == "all":
             return None
         graph = next(g for g in self.unit.graphs if g.slot == loop.graph)

@@ -194,8 +194,9 @@ def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:
 def read_npz(path: StrPath, archive: IO[bytes], share: tuple[int, int] = (0, 1)) -> EdgeArrays:
     """Read a matrix saved by ``scipy.sparse.save_npz`` (CSR, CSC or COO) from an open file.
 
-    The result is ``symmetric`` if the matrix equals its transpose, including values; not tested
-    for a share, such as (1, 3) for the second third of the entries.
+    The result is ``symmetric`` if sums of hashes of the entries, with values, equal those of the
+    transpose; the order of duplicates does not matter.  It is not tested for a share, such as
+    (1, 3) for the second third of the entries.
 
     Raises
     ------

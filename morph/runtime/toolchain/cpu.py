@@ -46,7 +46,7 @@ FLAGS = (
 QUICK = "-Og", "-DMORPH_QUICK"
 
 
-# tuned for recent processors, g++ 12 keeps integers of loops of one thread in vector registers
+# tuned for Zen 4 (-march=native), g++ 12 keeps integers of loops of one thread in vector registers
 TUNING = "-mtune=generic"
 
 
@@ -61,7 +61,7 @@ def _native_flags(machine: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _tuning(version: str, machine: str) -> tuple[str, ...]:
-    """Give the flags by which a compiler of this version selects instructions."""
+    """Give the flags of the cost model for a compiler of this version."""
     return (TUNING,) if _is_x86(machine) and "clang" not in version else ()
 
 
