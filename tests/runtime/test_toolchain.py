@@ -475,6 +475,7 @@ def test_only_gcc_on_x86_is_tuned(tmp_path, monkeypatch):
     tuned = cpu._tuning(cpu.compiler().version, platform.machine())
     assert all(flag in seen.read_text() for flag in tuned)
     assert cpu._tuning("g++ (Debian 12.2.0-14) 12.2.0", "x86_64") == ("-mtune=generic",)
+    assert cpu._tuning("g++ 12.2.0", "x86_64", ("g++", "-mtune=native")) == ()
     assert cpu._tuning("Debian clang version 14.0.6", "x86_64") == ()
     assert cpu._tuning("g++ (Debian 12.2.0-14) 12.2.0", "aarch64") == ()
 

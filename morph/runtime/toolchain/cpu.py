@@ -60,9 +60,10 @@ def _native_flags(machine: str) -> tuple[tuple[str, ...], ...]:
     return (*(flags if _is_x86(machine) else flags[::-1]), ())
 
 
-def _tuning(version: str, machine: str) -> tuple[str, ...]:
-    """Give the flags of the cost model for a compiler of this version."""
-    return (TUNING,) if _is_x86(machine) and "clang" not in version else ()
+def _tuning(version: str, machine: str, command: Sequence[str] = ()) -> tuple[str, ...]:
+    """Give the flags of the cost model for a compiler, unless its command has one."""
+    chosen = any(word.startswith("-mtune") for word in command)
+    return (TUNING,) if _is_x86(machine) and "clang" not in version and not chosen else ()
 
 
 _EXE = ".exe" if os.name == "nt" else ""
@@ -205,7 +206,12 @@ class _Unit:
 
 
 def _unit(text: str, name: str, using: Compiler, more: tuple[str, ...]) -> _Unit:
-    flags = (*FLAGS, *using.flags, *_tuning(using.version, platform.machine()), *more)
+    flags = (
+        *FLAGS,
+        *using.flags,
+        *_tuning(using.version, platform.machine(), using.command),
+        *more,
+    )
     key = cache.key(text, "cpu", *flags, *using.command, using.version, processor())
     return _Unit(name, using, flags, key)
 
