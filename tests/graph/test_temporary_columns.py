@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import shortest_path
 from targets import host
 
 import morph
+from morph.algorithms.graph import bfs, mst, sssp
 from morph.launch.launcher import Launch
 from morph.prelude import i32
 from morph.runtime.cpu.device import HostDevice
@@ -73,9 +74,9 @@ def test_a_second_call_binds_nothing_again(where):
     for source in (0, 3, 0):
         found = morph.bfs(g, source)
         assert host(found.distance).tolist() == levels(g, source)
-        launches = list(morph.algorithms.graph.bfs.search.launches.values())
+        launches = list(bfs.search.launches.values())
     morph.bfs(g, 1)
-    assert list(morph.algorithms.graph.bfs.search.launches.values()) == launches
+    assert list(bfs.search.launches.values()) == launches
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -182,10 +183,10 @@ def test_threads_take_turns_on_a_graph():
 def test_rows_of_an_entry_that_wait():
     """An add whose index is not used is enqueued; a warp combines its adds."""
     morph.bfs(path("cpu"))
-    made = morph.algorithms.graph.bfs.search.source()
+    made = bfs.search.source()
     assert "BATCHED = true" in made and "stage(a, it, it." in made
     assert "flush_buffer<" in made and "BLOCKS = 2 }" in made  # of a multiprocessor
     morph.sssp(path("cpu"))
-    assert "i32 weight_preloaded_" in morph.algorithms.graph.sssp.search.source()
+    assert "i32 weight_preloaded_" in sssp.search.source()
     morph.mst(path("cpu"))
-    assert "BLOCKS = 4 }" in morph.algorithms.graph.mst.boruvka.source()
+    assert "BLOCKS = 4 }" in mst.boruvka.source()

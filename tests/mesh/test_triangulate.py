@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from targets import tries
 
 import morph
 import morph.algorithms.triangulation.segments as algorithm
+from morph.algorithms.triangulation import triangulate
 
 MESHES = Path(__file__).parents[2] / "meshes"
 COASTS = ["italy", "norway", "chile", "south_africa", "canada"]
@@ -97,8 +97,7 @@ def test_segments_in_parts(monkeypatch, few_threads, program):
         return inner(g, edges, work, *lists)
 
     monkeypatch.setattr(algorithm, program, recover)
-    module = sys.modules["morph.algorithms.triangulation.triangulate"]  # the name is the function's
-    monkeypatch.setattr(module, "FEW_THREADS", few_threads)
+    monkeypatch.setattr(triangulate, "FEW_THREADS", few_threads)
     parts = morph.triangulate(points, ring(0, 400), device="cpu")
     assert sum(sizes) == 400 and sizes[0] == 10 and len(sizes) > 3
     names = [{frozenset(t) for t in mesh.triangles.tolist()} for mesh in (parts, whole)]

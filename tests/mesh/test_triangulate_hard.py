@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
+from morph.algorithms.triangulation import triangulate
 from morph.algorithms.triangulation.delaunay import delaunay_tables
 from morph.algorithms.triangulation.intersections import intersection, split_intersections
 from morph.algorithms.triangulation.segments import insert_segments
@@ -67,10 +67,9 @@ def test_every_order_and_number_of_threads_gives_one_result(target, monkeypatch)
     n = 40 if target == "python" else 3000
     points, segments = planar(rng, n, n // 4)
     run = lambda: morph.triangulate(points, segments, hull=True, device=target)  # noqa: E731
-    module = sys.modules["morph.algorithms.triangulation.triangulate"]  # the name is the function's
     first, *others = everywhere(target, run)
     for few in (0, 9):  # in rounds; one by one
-        monkeypatch.setattr(module, "FEW_THREADS", few)
+        monkeypatch.setattr(triangulate, "FEW_THREADS", few)
         others += everywhere(target, run)
     first.check()
     for mesh in others:
@@ -80,7 +79,6 @@ def test_every_order_and_number_of_threads_gives_one_result(target, monkeypatch)
 
 def test_crossing_segments_do_not_depend_on_the_number_of_threads(target, monkeypatch):
     """Few threads insert segments one by one, and in rounds once more to name two that cross."""
-    module = sys.modules["morph.algorithms.triangulation.triangulate"]  # the name is the function's
     rng = np.random.default_rng(6)
     n = 20 if target == "python" else 400
     points, segments = rng.random((n, 2)), rng.permutation(n).reshape(-1, 2)
@@ -93,7 +91,7 @@ def test_crossing_segments_do_not_depend_on_the_number_of_threads(target, monkey
 
     found = []
     for few in (0, 9):
-        monkeypatch.setattr(module, "FEW_THREADS", few)
+        monkeypatch.setattr(triangulate, "FEW_THREADS", few)
         found += everywhere(target, run)
     assert all(other == found[0] for other in found)
 

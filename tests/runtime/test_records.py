@@ -14,6 +14,7 @@ from every_unit import forget, forget_units
 
 import morph
 from morph import Graph
+from morph.algorithms.graph import bfs
 from morph.launch import ahead, binding, common_units, records
 from morph.launch.fingerprint import Fingerprint, Unrecordable
 from morph.runtime.toolchain import cache, parallel, progress
@@ -262,7 +263,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
     monkeypatch.setattr(records, "enabled", True)
     forget_units(monkeypatch)
-    program = sys.modules["morph.algorithms.graph.bfs"].search
+    program = bfs.search
     monkeypatch.setattr(ahead, "_begun", {("bfs", "cpu")})
     g = Graph.from_edges([0, 1], [1, 2], device="cpu")
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
