@@ -344,7 +344,7 @@ def test_algorithms_use_public_names_only(module):
     public |= {"all_true", "any_true", "bincount", "count_each", "count_true", "rough_mean"}
     public |= {"as_integer", "available_threads", "boolean", "check_callable", "have_reverses"}
     public |= {"listed", "mix32", "mix64", "refuse_masked", "refuse_rounded", "shortened", "shown"}
-    public |= {"unmix64"}
+    public |= {"uninterrupted", "unmix64"}
     public |= {"compile_ahead", "device_for", "plus", "set_lengths", "share_of", "sort_words"}
     public |= {"KeptLaunches", "behind", "bounds_of", "clauses_of", "in_background", "joined"}
     broken = [
