@@ -43,7 +43,7 @@ def test_texts_are_the_recorded_ones(recorded):
     changed = [unit for unit in sorted(now | then) if now[unit] != then[unit]]
     assert not changed, (
         f"the texts of {len(changed)} units have changed:\n" + "\n".join(changed)
-        + f"\nif they should: python tests/{RECORDER.name}, and say why in the commit"
+        + f"\nif they should: python tests/support/{RECORDER.name}, and say why in the commit"
     )  # fmt: skip
 
 
