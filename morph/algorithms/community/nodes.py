@@ -98,6 +98,7 @@ def low_bits(count):
 
 @func
 def push(node, words):
+    """Add the sets of a node to the stack."""
     depth = node.depth[0]
     for j in range(words):
         node.stack[depth + j] = node.chosen[j]
@@ -107,6 +108,7 @@ def push(node, words):
 
 @func
 def pop(node, words):
+    """Remove the sets of the last added node from the stack, and set the node to them."""
     depth = node.depth[0] - 2 * words
     for j in range(words):
         node.chosen[j] = node.stack[depth + j]

@@ -76,8 +76,8 @@ def triangulate(
         on a GPU, else see `morph.set_device`, else ``"auto"``.
     progress : callable, optional
         Called with what begins, and of how many: ``("points", n)``, ``("segments", s)``,
-        ``("domain", m)``; the first two again when crossings were split or,
-        on few threads, are refused.
+        ``("domain", m)``; the first two again when crossings were split, or before an error that
+        names segments that cross.
 
     Returns
     -------

@@ -31,7 +31,7 @@ class Lines:
     noun : str
         Name of the edges in messages.
     comment : Comment
-        The form of comments.
+        The syntax of comments.
     n : int or None
         Number of vertices, None if the file does not contain it.
     least : int

@@ -31,7 +31,7 @@ _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _LARGEST = 2**63 - 1
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
-_INK = re.compile(rb"\S")
+_NONBLANK = re.compile(rb"\S")
 _JUNK = re.compile(rb"[^\t-\r -~]")
 
 StrPath = str | PathLike[str]
@@ -71,7 +71,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A form of comments: the bytes that each begins with, one of them, and what it matches."""
+    """The syntax of comments.
+
+    ``marks``: bytes, with one of which each begins; ``pattern``: matches one up to its line's end.
+    """
 
     marks: tuple[bytes, ...]
     pattern: re.Pattern[bytes]
@@ -164,7 +167,7 @@ class Scanner:
     data : bytes or mmap
         The decompressed file; see `morph.io.text.files.map_bytes`.
     comment : Comment, optional
-        The form of comments, which count as blanks.
+        The syntax of comments, which count as blanks.
     before : (bytes or mmap, int), optional
         A file and how many of its bytes precede ``data``, for line numbers.
     """
@@ -179,7 +182,7 @@ class Scanner:
         self.path = str(path)
         self.data = data
         self._before = before
-        self._comment = comment  # None also if all are replaced
+        self._comment = comment  # None also after they have been blanked
         self.pos = 0
         if data[:3].startswith(_MARKS):
             self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
@@ -252,7 +255,7 @@ class Scanner:
 
     def skip_blank(self) -> bool:
         """Advance to the next non-blank line; False at the end of the file."""
-        while (match := _INK.search(self.data, self.pos)) is not None:
+        while (match := _NONBLANK.search(self.data, self.pos)) is not None:
             self.pos = max(self.data.rfind(b"\n", 0, match.start()) + 1, self.pos)
             if not (self._comment and self._comment.pattern.match(self.data, match.start())):
                 return True
@@ -404,7 +407,7 @@ class Scanner:
         letter: bytes = b"",
         into: Sequence[NDArray[Any]] | None = None,
     ) -> list[NDArray[Any]] | None:
-        """Parse all rows by compiled code; None if it is not available, or stops without comments.
+        """Parse all rows by compiled code; None if it is not available or stops.
 
         Integers of groups are int32 if all fit, also int64 unless they are read ``into`` arrays.
         """
