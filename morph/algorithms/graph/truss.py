@@ -153,25 +153,29 @@ def drop(e, rows, k, limit, round, falling, soon):
         bit = bit_of(far, b.hashed)
         if is_set(rows, bit):
             f = b.pair
-            if f.round >= round:
+            of_f = f.round
+            if of_f >= round:
                 at = find(rows, far, bit, b.hashed)
                 if at >= 0:
                     g = rows.pair[at]
+                    of_g = g.round
+                    # both atomics first: their latencies overlap
+                    before_g, before_f = i32(-1), i32(-1)
+                    if of_g > round and (of_f > round or f.id > e.id):
+                        before_g = atomic_sub(g.support, 1)
+                    if of_f > round and (of_g > round or (of_g == round and g.id > e.id)):
+                        before_f = atomic_sub(f.support, 1)
                     # written twice, as threads do not share a loop whose functions add to lists
-                    if g.round > round and (f.round > round or e.id < f.id):
-                        before = atomic_sub(g.support, 1)
-                        if before == k + 1:
-                            atomic_min(g.round, i32(round + 1))
-                            falling.add(g)
-                        elif before == limit + 1:
-                            soon.add(g)
-                    if f.round > round and (g.round > round or (g.round == round and e.id < g.id)):
-                        before = atomic_sub(f.support, 1)
-                        if before == k + 1:
-                            atomic_min(f.round, i32(round + 1))
-                            falling.add(f)
-                        elif before == limit + 1:
-                            soon.add(f)
+                    if before_g == k + 1:
+                        atomic_min(g.round, i32(round + 1))
+                        falling.add(g)
+                    elif before_g == limit + 1:
+                        soon.add(g)
+                    if before_f == k + 1:
+                        atomic_min(f.round, i32(round + 1))
+                        falling.add(f)
+                    elif before_f == limit + 1:
+                        soon.add(f)
 
 
 @kernel
