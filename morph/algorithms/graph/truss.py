@@ -27,6 +27,7 @@ from morph.algorithms.graph.triangles import (
     count_triangles,
     list_arcs,
     make_tables,
+    with_slack,
 )
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
@@ -48,7 +49,6 @@ from morph.prelude import (
     u32,
     u64,
 )
-from morph.runtime.arrays import count_each
 from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
@@ -342,8 +342,7 @@ def _rows(t: Tables, device: Device) -> Rows:
     keys = xp.concatenate([tail, head]).astype(np.int64) << 32
     keys |= xp.concatenate([head, tail]).astype(np.uint32) * np.uint32(FACTOR)
     sort_words(keys)
-    offsets = xp.zeros(n + 1, np.int64)
-    xp.cumsum(count_each(xp, tail, n) + count_each(xp, head, n), out=offsets[1:])
+    offsets = xp.searchsorted(keys, xp.arange(n + 1) << 32)
     hashed = keys.astype(np.uint32)
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
     made = Graph.from_csr(offsets, ends, copy=False, device=device)
@@ -403,7 +402,7 @@ class Peeling:
             foreach(graph.edges, find_pair, t.ranks.rank, self.rows)
             (self.pair,) = device.copies(graph.edges.pair.array)
         m = len(self.rows.pairs)
-        sizes = (m, m, m + m // 4, m, m)
+        sizes = (m, m, *[with_slack(m)] * 3)
         self.lists = [Collection(self.rows.pairs, capacity=k) for k in sizes]
         self.run = KeptLaunches().run
 
