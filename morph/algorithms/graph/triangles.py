@@ -56,8 +56,7 @@ SHORT_ROW = 64  # rows of at most so many arcs are merged without an orientation
 ITEM_ARCS, ITEM_ROW = 1024, 1024  # in-arcs of v, and arcs in its row, per item
 LOW_32_BITS = 2**32 - 1
 MAX_KEPT_ARCS = 1 << 26  # largest number of arcs for which a graph caches the tables
-# Unused capacity that threads of a GPU reserve: 64 entries a warp at least, so of short lists more.
-SLACK, SHORT_SLACK = 1 << 21, 1 << 17
+SLACK = 1 << 21  # unused capacity that threads of a GPU reserve
 
 
 class TriangleCount(NamedTuple):
@@ -269,15 +268,10 @@ def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
         _orient(t, device, n, keys[kept])
 
 
-def with_slack(most: int) -> int:
-    """Return the capacity of a list of up to ``most`` entries that many threads fill."""
-    return most + min(max(most, min(64 * most, SHORT_SLACK)), SLACK)
-
-
 def capacity_for(graph: Graph) -> int:
     """Return the capacity of the list of keys that `list_arcs` fills."""
     most = len(graph.edges) if graph.directed else len(graph.edges) // 2
-    return with_slack(most)
+    return most + min(most, SLACK)
 
 
 def list_arcs(graph: Graph, t: Tables) -> Any:

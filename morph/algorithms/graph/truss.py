@@ -27,7 +27,6 @@ from morph.algorithms.graph.triangles import (
     count_triangles,
     list_arcs,
     make_tables,
-    with_slack,
 )
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
@@ -402,7 +401,7 @@ class Peeling:
             foreach(graph.edges, find_pair, t.ranks.rank, self.rows)
             (self.pair,) = device.copies(graph.edges.pair.array)
         m = len(self.rows.pairs)
-        sizes = (m, m, *[with_slack(m)] * 3)
+        sizes = (m, m, m + m // 4, m, m)
         self.lists = [Collection(self.rows.pairs, capacity=k) for k in sizes]
         self.run = KeptLaunches().run
 
