@@ -346,8 +346,8 @@ def _rows(t: Tables, device: Device) -> Rows:
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
     made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
-        "pairs", (("round", "support"), ("low", "high")), low=Ref("points"), high=Ref("points"), triangles=i32,
-        support=i32, round=i32, number=i32,
+        "pairs", (("round", "support"), ("low", "high")), low=Ref("points"), high=Ref("points"),
+        triangles=i32, support=i32, round=i32, number=i32,
     )  # fmt: skip
     pairs.extend(low=head, high=tail, triangles=support)
     words = made.add_table("words", ("bits", "begin"), bits=u32, begin=i32)
