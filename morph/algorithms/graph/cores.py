@@ -88,6 +88,7 @@ def peel(g, k, last, left, rest, soon, falling, then):
     limit, more = k, 1  # at first `soon` and `left` both contain all vertices
     while k <= last:
         while k <= limit:
+            # listed first, since a step over `soon`, to which it adds, would not be asynchronous
             foreach(soon, fall, falling, where=lambda p: p.core < 0 and p.near <= k)
             while not falling.empty:  # asynchronous steps have already deleted some of these
                 foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
