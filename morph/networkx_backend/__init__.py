@@ -12,8 +12,10 @@ from morph.networkx_backend.paths import *  # noqa: F403
 from morph.networkx_backend.paths import __all__ as _paths
 from morph.networkx_backend.structure import *  # noqa: F403
 from morph.networkx_backend.structure import __all__ as _structure
+from morph.networkx_backend.subgraphs import *  # noqa: F403
+from morph.networkx_backend.subgraphs import __all__ as _subgraphs
 
 __all__ = [
     "Converted", "can_run", "convert_from_nx", "convert_to_nx", "should_run",
-    *_paths, *_structure,
+    *_paths, *_structure, *_subgraphs,
 ]  # fmt: skip

@@ -104,6 +104,15 @@ class Converted:
         """Return an attribute of the edges in the order of `arcs`, by default 1."""
         return networkx_values(self.original, weight, 1)
 
+    def require_no_loops(self) -> None:
+        """Raise NetworkX's error if an edge leads from a node to itself."""
+        src, dst = self.arcs
+        if (src == dst).any():
+            raise nx.NetworkXNotImplemented(
+                "Input graph has self loops which is not permitted; "
+                "Consider using G.remove_edges_from(nx.selfloop_edges(G))."
+            )
+
     def point(self, node: Any, message: str) -> int:
         """Return the point of a node; raises NetworkX's error with ``message`` if absent."""
         try:

@@ -103,12 +103,7 @@ def is_strongly_connected(G: Converted) -> bool:
 
 def core_number(G: Converted) -> dict[Any, int]:
     """Return the core number of each node."""
-    src, dst = G.arcs
-    if (src == dst).any():
-        raise nx.NetworkXNotImplemented(
-            "Input graph has self loops which is not permitted; "
-            "Consider using G.remove_edges_from(nx.selfloop_edges(G))."
-        )
+    G.require_no_loops()
     return G.by_node(find_cores(G.graph()).core)
 
 

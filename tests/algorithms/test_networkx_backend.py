@@ -79,9 +79,8 @@ def compare(name, graph, *args, must=False, seed=None, **kwargs):
     """NetworkX's outcome and the backend's, which may refuse unless it ``must`` not."""
     seeds = [{} if seed is None else {"seed": random.Random(seed)} for _ in range(2)]
     want = outcome(getattr(nx, name), graph, *args, **kwargs, **seeds[0], backend="networkx")
-    by_function = (
-        name.endswith("spanning_tree") or name == "core_number" and not graph.is_multigraph()
-    )
+    cores = name.startswith(("core_", "k_")) and not graph.is_multigraph()
+    by_function = name.endswith("spanning_tree") or cores
     if want is nx.NetworkXNotImplemented and not by_function:
         return  # refused by a decorator, before a backend is called
     try:
@@ -148,6 +147,25 @@ def test_spanning_trees(graph):
             for data in (False, True):
                 compare(f"{kind}_spanning_edges", graph, keys=keys, data=data, must=True)
         compare(f"{kind}_spanning_edges", graph, weight="other", must=True)
+
+
+@tries(60)
+@given(graphs(), st.sampled_from([None, 0, 1, 2, 3, 2.5]))
+def test_subgraphs(graph, k):
+    for name in ("k_core", "k_shell", "k_crust"):
+        compare(name, graph, k, must=True)
+        compare(name, graph, k, dict.fromkeys(graph, 2), must=True)
+    compare("k_corona", graph, k, must=True)
+    if k is not None and not graph.is_directed():
+        compare("k_truss", graph, k, must=type(k) is int)
+
+
+def test_subgraphs_of_large_graphs():
+    graph = nx.gnm_random_graph(60, 400, seed=3)
+    graph.add_edges_from(((u, v, {"x": u}) for u, v in [(0, 99), (99, 98)]), y=0)
+    for k in range(12):
+        for name in ("k_core", "k_shell", "k_crust", "k_corona", "k_truss"):
+            compare(name, graph, k, must=True)
 
 
 SEARCHES = ["single_source_shortest_path_length", "single_target_shortest_path_length"]
