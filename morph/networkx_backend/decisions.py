@@ -12,7 +12,8 @@ LARGE = 20_000  # nodes and edges from which the conversion is cheaper than most
 LARGE_FOR_ALL_PAIRS = 500  # the same for a search from each node
 ALL_PAIRS = {
     "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
-    "average_shortest_path_length", "betweenness_centrality",
+    "average_shortest_path_length", "betweenness_centrality", "edge_betweenness_centrality",
+    "johnson",
 }  # fmt: skip
 
 
@@ -27,6 +28,8 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
         return f"graphs of class {type(graph).__name__} may behave differently"
     if any(map(callable, (*args[1:], kwargs.get("weight")))):
         return "weights by a function"
+    if kwargs.get("flow_func") is not None:
+        return "flow_func"
     if name == "pagerank":
         given = dict(zip(("nstart", "weight", "dangling"), args[5:], strict=False)) | kwargs
         if any(given.get(x) is not None for x in ("nstart", "dangling")):
@@ -46,4 +49,4 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 
 def _graph(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return args[0] if args else kwargs.get("G")
+    return args[0] if args else kwargs.get("G", kwargs.get("flowG"))

@@ -129,6 +129,73 @@ def test_betweenness(graph, normalized, endpoints, k):
 
 
 @tries(60)
+@given(graphs(), st.booleans(), st.booleans(), st.integers(1, 8))
+def test_weighted_betweenness(graph, normalized, endpoints, k):
+    """Morph refuses weights that are not positive."""
+    least = min((d.get("weight", 1) for _, _, d in graph.edges(data=True)), default=1)
+    options = {"normalized": normalized, "weight": "weight", "must": least > 0}
+    compare("edge_betweenness_centrality", graph, **options)
+    compare("edge_betweenness_centrality", graph, normalized=normalized, must=True)
+    compare("betweenness_centrality", graph, endpoints=endpoints, **options)
+    if k <= len(graph):
+        for name in ("betweenness_centrality", "edge_betweenness_centrality"):
+            compare(name, graph, k=k, seed=7, **options)
+        compare("edge_betweenness_centrality", graph, k=k, seed=7, must=True)
+
+
+@pytest.mark.parametrize("weight", [0, -1, 0.0, 1e-13])
+def test_lengths_that_are_refused(weight):
+    """1e-13 vanishes in sums with 1000."""
+    graph = nx.Graph([(0, 1, {"weight": weight}), (1, 2, {"weight": 1000.0})])
+    for name in ("betweenness_centrality", "edge_betweenness_centrality"):
+        with pytest.raises(NotImplementedError, match="is not positive, or too small"):
+            getattr(backend, name)(backend.Converted(graph), weight="weight")
+        with pytest.raises(NotImplementedError, match="k: 0 gives no sources"):
+            getattr(backend, name)(backend.Converted(graph), k=0, seed=random.Random(1))
+
+
+CAPACITIES = st.sampled_from([{}, *({"capacity": c} for c in (0, 1, 2, 7, -3, True, math.inf))])
+
+
+@tries(100)
+@given(graphs(weights=("none",)), st.data())
+def test_flows(graph, data):
+    if not graph.is_multigraph():
+        for _, _, attributes in graph.edges(data=True):
+            attributes.update(data.draw(CAPACITIES))
+    end = st.sampled_from([*graph, "missing"])
+    s, t = data.draw(end), data.draw(end)
+    for name in ("maximum_flow_value", "minimum_cut_value"):
+        compare(name, graph, s, t, must=True)
+        compare(name, graph, s, t, capacity="other", must=True)
+        compare(name, graph, s, t, cutoff=1, must=True)
+
+
+@pytest.mark.parametrize("capacity", [None, 1.5, math.nan, -math.inf, 2**60, Decimal(2), "3"])
+def test_capacities_that_are_refused(capacity):
+    graph = nx.DiGraph([(0, 1, {"capacity": capacity})])
+    with pytest.raises(NotImplementedError, match="capacity"):
+        backend.maximum_flow_value(backend.Converted(graph), 0, 1)
+
+
+@tries(60)
+@given(graphs(kinds=(nx.Graph, nx.MultiGraph)))
+def test_cliques_and_matchings(graph):
+    H = backend.Converted(graph)
+    found, want = (list(f) for f in (backend.find_cliques(H), nx.find_cliques.orig_func(graph)))
+    assert {*map(frozenset, found)} == {*map(frozenset, want)} and len(found) == len(want)
+    nodes, size = backend.max_weight_clique(H, weight=None)
+    assert len(nodes) == size == max(map(len, want), default=0)
+    assert not want or set(nodes) in map(set, want)
+    if type(graph) is nx.Graph:
+        pairs = backend.maximal_matching(H)
+        assert nx.is_maximal_matching(graph, pairs) and pairs <= set(graph.edges)
+    for name, args in (("find_cliques", [[0]]), ("max_weight_clique", ["weight"])):
+        with pytest.raises(NotImplementedError, match="expected None"):
+            getattr(backend, name)(H, *args)
+
+
+@tries(60)
 @given(graphs(weights=("none", "int", "some", "float")), st.data())
 def test_pagerank(graph, data):
     compare("pagerank", graph, must=True)
@@ -240,6 +307,26 @@ def test_paths(graph, data):
                 assert len(backend.shortest_path(H, s, v)) == len(path)
 
 
+@tries(60)
+@given(graphs())
+def test_johnson(graph):
+    """Of several shortest paths any is right."""
+    H = backend.Converted(graph)
+    for weight in ("weight", None):
+        found, want = (
+            outcome(f, g, weight) for f, g in ((backend.johnson, H), (nx.johnson.orig_func, graph))
+        )
+        if isinstance(want, type):
+            assert found == want
+            continue
+        assert list(found) == list(want) == list(graph)
+        for s, paths in found.items():
+            assert paths.keys() == want[s].keys()
+            for t, path in paths.items():
+                assert path[0] == s and path[-1] == t and len(path) == len(set(path))
+                assert total(graph, path, weight) == total(graph, want[s][t], weight)
+
+
 @pytest.mark.parametrize(
     "weight",
     [None, Decimal("0.5"), Fraction(1, 2), "3", math.nan, math.inf, 2**63, 2**62, 1e300, 1j, [1],
@@ -275,7 +362,7 @@ def test_messages_name_the_argument_and_its_value():
         "method: 'floyd": lambda: backend.average_shortest_path_length(H, method="floyd-warshall"),
         "G: a DiGraph": lambda: backend.transitivity(arcs),
         "weight: 'cost': expected None": lambda: backend.clustering(H, weight="cost"),
-        "weight: 'w': expected None": lambda: backend.betweenness_centrality(H, weight="w"),
+        "flow_func: 3: expected None": lambda: backend.maximum_flow_value(H, 0, 1, flow_func=3),
         "nstart: {0: 1}: expected None": lambda: backend.pagerank(H, nstart={0: 1}),
         "dangling: {0: 1}": lambda: backend.pagerank(H, dangling={0: 1}),
         "algorithm: 'prim'": lambda: [*backend.minimum_spanning_edges(H, "prim")],
