@@ -80,6 +80,7 @@ struct ThreadQueue {
 };
 typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;
 
+#ifdef __CUDACC__
 // Where the queues of batch `number` begin, and how many rounds they may fill: none if they do not fit.
 template <class A, class R, class Step> struct Queues {
     i64 first;
@@ -211,6 +212,7 @@ template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
     run_queue(a, t, s, by.it, queues.first, queues.depth, any_lane(by.it.failed), by);
 }
+#endif
 
 // --- on a CPU -------------------------------------------------------------------------------------
 

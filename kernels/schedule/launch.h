@@ -32,6 +32,7 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 
 // --- on a GPU -------------------------------------------------------------------------------------
 
+#ifdef __CUDACC__
 constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
 
 // The warp's queue of items that passed; all steps of a unit share the memory.
@@ -188,6 +189,7 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
         if (round + 1 < rounds) barrier(a, t);
     }
 }
+#endif
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
