@@ -105,5 +105,6 @@ def build(
     """Compile a unit's text and return the library; ``quick_only`` as in `toolchain.cpu.build`."""
     whole = prelude(*outline.prelude) + text
     return cpu.build(
-        whole, name=outline.entry, defines=defines, rebuilt=rebuilt, quick_only=quick_only
-    )
+        whole, name=outline.entry, defines=defines, rebuilt=rebuilt, quick_only=quick_only,
+        unit=True,
+    )  # fmt: skip
