@@ -216,6 +216,7 @@ template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
+#ifndef MORPH_SERIAL
 // Runs the items and those that they enqueue.
 template <class A, class R, class Step>
 MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, i64 last) {
@@ -247,6 +248,7 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
     caches.flush();
 }
 
+#endif
 // The place of an atomic min/max: while few items run, it is not tested first whether the operation has an effect.
 template <class T> struct UntestedPlace {
     T* p;

@@ -360,6 +360,7 @@ template <class Step> struct RowOf<Step, Void<typename Step::Rows>> {
     }
 };
 
+#ifndef MORPH_SERIAL  // a single thread runs whole items
 template <class A, class R, class Step>
 MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const Entries& row,
                                    const typename Step::LiveIn& live_in, typename Step::I& it,
@@ -476,12 +477,15 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
     caches.flush();
 }
 
+#endif
+
 template <class A, class R, class Step>
 MORPH_HOT void each_shared(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if constexpr (TARGET_GPU) each_shared_on_warps(a, t, s, first, last);
     else each_shared_on_threads(a, t, s, first, last);
 }
 template <class A, class R, class Step> MORPH_FN void run_high_degree_list(const A& a, R& t, const Step& s) {
-    if constexpr (!TARGET_GPU) run_listed_on_threads(a, t, s);
+    if constexpr (SERIAL) return;  // has listed none
+    else if constexpr (!TARGET_GPU) run_listed_on_threads(a, t, s);
     else if constexpr (Step::REPLAYS) run_listed(a, t, s);
 }

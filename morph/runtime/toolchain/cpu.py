@@ -44,6 +44,8 @@ FLAGS = (
 # behind the other flags: a third of the time (1.9 of 5.8 s of a processor for four units), and the
 # same results; g++ decides which functions of the prelude are inlined, but for loops of one thread
 QUICK = "-Og", "-DMORPH_QUICK"
+# for one thread, in two thirds of the time; steps of so many items and edges are for teams
+SERIAL = "-DMORPH_SERIAL=1048576"
 # of units: no frames of exceptions; the process has the C library, so the linker looks for none
 UNIT = "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-nostdlib", "-lgcc"
 
@@ -117,7 +119,7 @@ class Compiler:
 
 def build(
     text: str, *, name: str = "", defines: tuple[str, ...] = (),
-    rebuilt: Callable[[], object] | None = None, quick_only: bool = False, unit: bool = False,
+    rebuilt: Callable[[], object] | None = None, quick_only: bool = False, unit: str = "",
 ) -> Path:  # fmt: skip
     """Compile a text, or find it in the installed package or the cache.
 
@@ -135,8 +137,9 @@ def build(
         once, unless ``MORPH_OPTIMIZE`` is ``quick``.
     quick_only : bool
         Do not queue the full optimisation after a quick compilation; a call without this does.
-    unit : bool
-        The text is that of a unit, which needs no library but that of C.
+    unit : {"", "serial", "teams"}
+        The text is that of a unit, which needs no library but that of C.  If ``"serial"``, a quick
+        library of it is for a single thread, see ``kernels/serial_cpu.h``.
 
     Returns
     -------
@@ -165,8 +168,7 @@ def build(
             return found
         made = full
         if mode != "full":
-            more = UNIT if unit and _links_units(using) else ()
-            made = _unit(text, name, using, (*macros, *QUICK, *more))
+            made = _unit(text, name, using, (*macros, *QUICK, *_unit_flags(using, unit)))
         with progress.compiling(name):
             found, log = _build(made, text, since)
         if found:
@@ -182,9 +184,10 @@ def build(
         using = checked
 
 
-def _links_units(using: Compiler) -> bool:
-    """Whether units are linked with `UNIT`: by g++ on Linux."""
-    return sys.platform == "linux" and "clang" not in using.version
+def _unit_flags(using: Compiler, unit: str) -> tuple[str, ...]:
+    """Return the flags of a quick compilation of a unit, see `build`."""
+    linked = unit and sys.platform == "linux" and "clang" not in using.version
+    return (*(UNIT if linked else ()), *((SERIAL,) if unit == "serial" else ()))
 
 
 def find(text: str, *, name: str = "") -> Path | None:
