@@ -46,8 +46,11 @@ FLAGS = (
 QUICK = "-Og", "-DMORPH_QUICK"
 # for one thread, in two thirds of the time; steps of so many items and edges are for teams
 SERIAL = "-DMORPH_SERIAL=1048576"
-# of units: no frames of exceptions; the process has the C library, so the linker looks for none
-UNIT = "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-nostdlib", "-lgcc"
+# of units: fewer functions, no frames of exceptions; the process has the C library
+UNIT = (
+    "-finline-functions-called-once", "-fno-exceptions", "-fno-asynchronous-unwind-tables",
+    "-nostdlib", "-lgcc",
+)  # fmt: skip
 
 
 # tuned for Zen 4 (-march=native), g++ 12 keeps integers of loops of one thread in vector registers
