@@ -1,7 +1,8 @@
-// A single CPU thread: what team_cpu.h has for teams.  A unit compiled so takes two thirds of the time of the compiler.
+// The same names as in team_cpu.h, for a quick binary whose launches are executed by a single CPU thread.
 //
-// The entry returns 0, or, before a step for which a team would be much faster, or if steps follow after a time, with
-// what number of items the host is to call the entry of the unit compiled for teams: -1 if that resumes the program.
+// The entry returns 0 at the end.  Before a step for which a team would be much faster, and between steps that have run
+// for some time, it returns the number of items with which the host calls the entry of the binary for teams: -1 if that
+// entry resumes the program.
 
 MORPH_FN void start_clocks(i32) {}
 template <class T> constexpr bool is_single(const T&) { return true; }
