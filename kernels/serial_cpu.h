@@ -1,35 +1,27 @@
 // The same names as in team_cpu.h, for a quick binary whose launches are executed by a single CPU thread.
 //
-// The entry returns 0 at the end.  Before a step for which a team would be much faster, and between steps that have run
-// for some time, it returns the number of items with which the host calls the entry of the binary for teams: -1 if that
-// entry resumes the program.
+// The entry returns 0 at the end.  If a team has three threads or more, it returns before a step of many items, and
+// between steps after some time, the number of items with which the host calls the entry of the binary for teams: -1 if
+// that entry resumes the program.
 
 MORPH_FN void start_clocks(i32) {}
 template <class T> constexpr bool is_single(const T&) { return true; }
 
-constexpr i64 LEAST_WORK = MORPH_SERIAL, NEVER = 1ll << 50;  // a team is compiled only for steps of 10 ms and more
-constexpr u64 LONGEST = u64(LEAST_WORK) * (POLL_INTERVAL >> 20);  // ticks that a program runs, if teams have 3 threads
-template <class Step> MORPH_FN i64 team_work() {
-    constexpr i32 slower = Step::FETCH_ADDS ? 450 : 196;  // as for teams
-    return 100 * team_threads > slower ? LEAST_WORK * 100 * team_threads / (100 * team_threads - slower) : NEVER;
-}
-template <class Step> MORPH_FN i64 kept_work() { return NEVER; }
+constexpr i64 LEAST_ITEMS = MORPH_SERIAL;  // for a step of so many items and more a team is compiled
+constexpr u64 LONGEST = u64(LEAST_ITEMS) * (POLL_INTERVAL >> 16);  // ticks that a program runs
 
 static u64 begun = 0;  // the time, in ticks, at which the launch began
 template <class A, class R> MORPH_FN bool resizes(const A& a, R& t) {
     return stopped || (t.left = team_threads > 2 && !t.replay && ticks() - begun > LONGEST);
 }
-template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if (resizes(a, t)) return true;
-    return t.left = team_threads > 1 && !t.replay && work(a, t, s, first, last) >= team_work<Step>();
+template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step&, i64 first, i64 last) {
+    return resizes(a, t) || (t.left = team_threads > 2 && !t.replay && last - first >= LEAST_ITEMS);
 }
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A& a, R& t, const F& work) {
-    if (resizes(a, t)) return true;
-    const i64 starts[] = {team_work<Steps>()...};
-    i64 most = 0;
-    for (i64 x : starts) most = max_of(most, x);
-    return t.left = team_threads > 1 && !t.replay && work() >= most;
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A& a, R& t, const F&) {
+    return resizes(a, t);
 }
+
+template <class Step> MORPH_FN i64 kept_work() { return LEAST_ITEMS; }
 
 struct Share {  // all items at once
     i64 begin, end, last;
@@ -59,8 +51,7 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
         const Args& a = *args;                                                                          \
         begin_launch(a);                                                                                \
         begun = handled;                                                                                \
-        bool left = team_threads > 2 && !PHASES && !a.replay && items > 0;                               \
-        left = left && (items > LEAST_WORK || heavy(a));                                                \
+        bool left = team_threads > 2 && !PHASES && !a.replay && items >= LEAST_ITEMS;                    \
         if (a.replay && a.high_degree && (load(a.high_degree + LISTED) || has_high_degree_list(a))) {   \
             left = true, items = -1;  /* begun by a team, whose list of long rows has entries */        \
         }                                                                                               \

@@ -44,8 +44,8 @@ FLAGS = (
 # behind the other flags: a third of the time (1.9 of 5.8 s of a processor for four units), and the
 # same results; g++ decides which functions of the prelude are inlined, but for loops of one thread
 QUICK = "-Og", "-DMORPH_QUICK"
-# for one thread, in two thirds of the time; steps of so many items and edges are for teams
-SERIAL = "-DMORPH_SERIAL=1048576"
+# for one thread, in 0.6 of the time; steps of so many items are for teams
+SERIAL = "-DMORPH_SERIAL=65536"
 # of units: fewer functions, no frames of exceptions; the process has the C library
 UNIT = (
     "-finline-functions-called-once", "-fno-exceptions", "-fno-asynchronous-unwind-tables",
