@@ -2,6 +2,7 @@
 // warp, the barrier of a grid, and the entry of a unit.  target_cpu.h defines the same names.
 
 constexpr bool TARGET_GPU = true;
+enum : bool { SERIAL = false, FILTERS_BLOCKS = false };  // no constants: these would be in the PTX
 #ifdef MORPH_SINGLE_BLOCK  // a unit for launches of one block, which wait for its instructions
 constexpr bool SINGLE_BLOCK = true;
 #else

@@ -36,9 +36,10 @@ from morph.launch.lookup import compiling
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
-from morph.runtime.toolchain import cache, parallel, progress, shipped
+from morph.runtime.toolchain import cache, parallel, progress, shipped, tiers
 
 FILE = Path(__file__).with_name("common_units.json")
+LARGE = 2**20  # points and edges of a graph for which teams are compiled at once
 LISTS = ("stores", "graphs")  # shared by many descriptions, so stored once
 
 
@@ -64,11 +65,13 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
     units = [d for d in units if graph is None or _suits(d, graph)]
     if not units:
         return
+    if graph is not None and len(graph.points) + len(graph.edges) >= LARGE:
+        tiers.large |= parallel.cores() > 2
     progress.expect(len(units))
     for description in units:
         with suppress(Exception):  # the launch compiles the unit again, and raises the error
             if (compiled := _with_text(description)) is not None:
-                parallel.start(_builder(device, compiled))
+                parallel.start(partial(device.build, compiled))
     with suppress(OSError):
         cache.remember(mark, {"call": call})
 
@@ -87,10 +90,6 @@ def _suits(description: Description, graph: Any) -> bool:
     flags = graph.directed, graph.out_identity and not gapped, gapped
     fits = given <= edges or edges <= given  # a binary has no columns that the unit does not use
     return fits and flags == (info.directed, info.out_identity, info.gapped)
-
-
-def _builder(device: Device, compiled: Compiled) -> Callable[[], object]:
-    return lambda: device.build(compiled)
 
 
 def _with_text(description: Description) -> Compiled | None:

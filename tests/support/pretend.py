@@ -9,7 +9,6 @@ there is none.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import importlib.util
 import inspect
@@ -17,6 +16,7 @@ import re
 import shutil
 import tempfile
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -255,10 +255,11 @@ class Pretended(HostDevice):
 
     def load(self, code: Any, faults: bool, seed: int) -> Any:
         """Load a copy of the library: the CPU may run the unit at the same time."""
-        library = cpu.load(code.outline, code.text, faults, rebuilt=code.rebuilt)._library
+        defines = ("MORPH_FAULTS",) * faults
+        library = cpu.build(code.outline, code.text, code.rebuilt, defines, teams=True)
         with tempfile.TemporaryDirectory() as folder:
-            path = shutil.copy(library._name, folder)
-            launch = cpu.HostLaunch(ctypes.PyDLL(path), code.entry, interruptible=True)
+            path = Path(shutil.copy(library, folder))
+            launch = cpu.HostLaunch(path, code.entry, interruptible=True)
         return Launch(launch, code.fields, self)
 
     def report(self, values: Any) -> Any:
