@@ -2,11 +2,13 @@
 
 Until the command begins, Ctrl-C ends the process: an import would show its traceback.  The driver
 needs 0.3 s to start a GPU; a thread waits for it while the main thread imports packages.
-NumPy's OpenBLAS would start a thread per core, which no command uses.
+NumPy's OpenBLAS would start a thread per core, which no command uses.  The garbage collector would
+traverse the imported objects again and again, a tenth of the time of the imports.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -16,6 +18,7 @@ from typing import Any
 
 from morph.runtime.cuda import driver
 
+GARBAGE = 1 << 18  # new objects from which on the collector runs: imports make 100,000
 ON_HOST = "cache", "check", "convert", "generate", "schema"  # commands that use no GPU
 
 
@@ -69,6 +72,7 @@ def prepare() -> None:
         with suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, _end)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.set_threshold(GARBAGE)
     gpu = gpu_of(arguments, os.environ)
     if gpu is not None:
         with suppress(OSError):  # no driver

@@ -84,6 +84,18 @@ def test_numpy_gets_one_thread_in_the_command_only(module, threads):
     assert done.stdout.strip() == threads, done.stderr
 
 
+def test_the_collector_does_not_run_during_the_imports_of_a_command():
+    code = """if True:
+        import gc, sys
+        sys.argv = ["morph", "cache"]
+        import morph.start
+        before = gc.get_stats()
+        import morph.cli.meshes, morph.cli.sat, morph.cli.updates
+        print(gc.get_stats() == before)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends a process there")
 @pytest.mark.parametrize("module", ["morph.language", "morph.graph.graph", "morph.cli.common"])
 def test_an_interrupt_during_the_imports_is_one_line(module):
