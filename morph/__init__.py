@@ -1,10 +1,10 @@
 """Morph: graph algorithms that change their graph, in parallel on a GPU or on a CPU's cores."""
 
-import logging
-
-from morph import start  # noqa: F401 - before NumPy is imported
+from morph import start  # noqa: F401 - a GPU starts while the rest is imported
 
 # isort: split
+import logging
+
 from morph import providers
 from morph.language.imports import attach
 from morph.partition.partition import partition  # noqa: F401 - else the subpackage has the name

@@ -1,25 +1,57 @@
-"""Preparations of the ``morph`` command, which `morph` makes before it imports NumPy.
+"""Begin and end of the process of a ``morph`` command; `morph` imports it before NumPy.
 
 Until the command begins, Ctrl-C ends the process: an import would show its traceback.  The driver
 needs 0.3 s to start a GPU; a thread waits for it while the main thread imports packages.
 NumPy's OpenBLAS would start a thread per core, which no command uses.  The garbage collector would
-traverse the imported objects again and again, a tenth of the time of the imports.
+traverse the imported objects again and again, a tenth of the time of the imports.  CuPy looks for
+cuTENSOR when it is imported, and loads cuBLAS on the way (0.06 s), which no command uses.
+
+The process ends without the finalization of the interpreter, which would free the memory of a GPU
+array by array.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
 from typing import Any
 
 from morph.runtime.cuda import driver
 
 GARBAGE = 1 << 18  # new objects from which on the collector runs: imports make 100,000
 ON_HOST = "cache", "check", "convert", "generate", "schema"  # commands that use no GPU
+
+_status: int | None = None  # of the process, once the command has ended
+
+
+class _ChecksOfCupy(SourceFileLoader):
+    """Loads CuPy's module of checks, and marks cuTENSOR as loaded."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        libraries = getattr(module, "_preload_libs", None)
+        if isinstance(libraries, dict) and "cutensor" in libraries:
+            libraries["cutensor"] = {}
+
+
+class _Finder:
+    """Finds CuPy's module of checks for `_ChecksOfCupy`."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, *_: Any) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if name != "cupy._environment":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and type(spec.loader) is SourceFileLoader and spec.origin:
+            spec.loader = _ChecksOfCupy(name, spec.origin)
+        return spec
 
 
 def arguments_of(argv: Sequence[str], original: Sequence[str]) -> list[str] | None:
@@ -63,6 +95,23 @@ def begin() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def end(status: int) -> None:
+    """Let the process end with a status as soon as the functions of `atexit` have been called."""
+    global _status
+    _status = status
+
+
+def _end_at_once() -> None:
+    """End the process as the last function of `atexit`; MPI is finalized later, if it runs."""
+    if _status is None or "mpi4py" in sys.modules:
+        return
+    with suppress(Exception):  # the interpreter reports what cannot be written
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(_status)
+
+
 def prepare() -> None:
     """Make the preparations if this process runs the ``morph`` command."""
     arguments = arguments_of(getattr(sys, "argv", ()), sys.orig_argv)
@@ -73,10 +122,12 @@ def prepare() -> None:
             signal.signal(signal.SIGINT, _end)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(GARBAGE)
+    atexit.register(_end_at_once)
     gpu = gpu_of(arguments, os.environ)
     if gpu is not None:
         with suppress(OSError):  # no driver
             driver.start(gpu)
+            sys.meta_path.insert(0, _Finder())
 
 
 prepare()

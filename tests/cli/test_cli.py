@@ -284,9 +284,14 @@ def test_only_the_command_named_is_imported(words, module):
 
 
 @pytest.mark.parametrize(
-    ("module", "unused"), [("meshes", "morph.io.graph"), ("updates", "morph.io.mesh")]
+    ("module", "unused"),
+    [
+        ("meshes", "morph.io.graph"),
+        ("updates", "morph.io.mesh"),
+        ("sat", "morph.compiler.ir.nodes"),
+    ],
 )
-def test_formats_that_a_command_does_not_read_are_not_imported(module, unused):
+def test_packages_that_a_command_does_not_need_are_not_imported(module, unused):
     code = f"import sys, morph.cli.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "morph.io" in done.stdout.split() and unused not in done.stdout.split()

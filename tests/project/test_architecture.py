@@ -101,6 +101,7 @@ HOOKS = {
     "morph.graph.graph": "Graph.apply is a launch; deletion knows graphs",
     "morph.mesh.mesh": "Mesh.read, write, plot",
     "morph.mesh.pslg": "Pslg.read, write",
+    "morph.partition.group": "several devices that run a program together need the compiler",
     "morph.partition.graph": "`PartitionedGraph.checkpoint` writes files",
     "morph.launch.kernels": "a launch on the parts of a graph",
     "morph.launch.foreach": "the first launch imports the compiler",

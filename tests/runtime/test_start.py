@@ -96,6 +96,73 @@ def test_the_collector_does_not_run_during_the_imports_of_a_command():
     assert done.stdout == "True\n", done.stderr
 
 
+CHECKS = """_preload_libs = {}
+def load(library):
+    print(library, "looked for" if _preload_libs.get(library) is None else "not looked for")
+"""
+
+
+@pytest.mark.parametrize(
+    ("libraries", "printed"),
+    [
+        ('{"nccl": None, "cutensor": None}', "cutensor not looked for, nccl looked for"),
+        ("{}", "cutensor looked for, nccl looked for"),  # another version of CuPy
+    ],
+)
+def test_cupy_does_not_load_cutensor_in_a_command(tmp_path, libraries, printed):
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "_environment.py").write_text(CHECKS.format(libraries))
+    package = "from cupy import _environment as e\ne.load('cutensor')\ne.load('nccl')\n"
+    (tmp_path / "cupy" / "__init__.py").write_text(package)
+    code = f"""if True:
+        import sys
+        from morph import start
+        sys.path.insert(0, {str(tmp_path)!r})
+        sys.argv, start.driver.start = ["morph", "sat", "a.cnf"], print
+        start.prepare()
+        import cupy
+        print(cupy._environment.__name__)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["0", *printed.split(", "), "cupy._environment"]
+
+
+@pytest.mark.parametrize(
+    ("modules", "printed"), [("", ["written", "last"]), ("mpi4py", ["written", "last", "freed"])]
+)
+def test_a_command_ends_without_finalization(modules, printed):
+    code = f"""if True:
+        import atexit, sys
+        sys.argv = ["morph", "cache"]
+        import morph.start
+        sys.modules.update(dict.fromkeys({modules.split()!r}))
+        atexit.register(print, "last")
+        class Array:
+            def __del__(self):
+                sys.__stdout__.write("freed\\n")
+        array = Array()
+        sys.stdout.write("written\\n")
+        morph.start.end(3)
+        sys.exit(3)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.split() == printed
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_output_that_cannot_be_written_is_reported():
+    code = """if True:
+        import sys
+        sys.argv = ["morph", "cache"]
+        import morph.start
+        sys.stdout.write("written")
+        morph.start.end(0)"""
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        run = [sys.executable, "-c", code]
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, env=buffered)
+    assert done.returncode == 120 and b"No space left" in done.stderr
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends a process there")
 @pytest.mark.parametrize("module", ["morph.language", "morph.graph.graph", "morph.cli.common"])
 def test_an_interrupt_during_the_imports_is_one_line(module):
