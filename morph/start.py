@@ -26,6 +26,9 @@ from typing import Any
 from morph.runtime.cuda import driver
 
 GARBAGE = 1 << 18  # new objects from which on the collector runs: imports make 100,000
+# hardware queues of a GPU: one for launches, one for what interrupts them.  The driver creates 8 by
+# default, in 0.04 s more; parts on several GPUs may need them
+QUEUES = "2"
 ON_HOST = "cache", "check", "convert", "generate", "schema"  # commands that use no GPU
 
 _status: int | None = None  # of the process, once the command has ended
@@ -67,20 +70,23 @@ def arguments_of(argv: Sequence[str], original: Sequence[str]) -> list[str] | No
     return list(argv[1:]) if by_module or program in ("morph", "morph.exe") else None
 
 
-def gpu_of(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """Return the index of the first GPU that a command opens; None if it probably opens none."""
+def gpus_of(arguments: Sequence[str], environment: Mapping[str, str]) -> list[int]:
+    """Return the indices of the GPUs that a command opens; none if it probably opens none."""
     words = [word for word in arguments if word not in ("-v", "--verbose")]
     if not words or words[0].startswith("-") or words[0] in ON_HOST:
-        return None
+        return []
     if {"-h", "--help", "--mpi"}.intersection(words):  # a rank selects one of several GPUs
-        return None
+        return []
     given = [after for word, after in zip(words, words[1:], strict=False) if word == "--device"]
     given += [word.partition("=")[2] for word in words if word.startswith("--device=")]
     names = given or [environment.get("MORPH_DEVICE") or "auto"]
-    kind, _, number = names[-1].partition(",")[0].partition(":")
-    if kind not in ("auto", "cuda") or not (number or "0").isdecimal():
-        return None
-    return int(number or 0)
+    found = []
+    for name in names[-1].split(","):
+        kind, _, number = name.partition(":")
+        if kind not in ("auto", "cuda") or not (number or "0").isdecimal():
+            return []
+        found.append(int(number or 0))
+    return found
 
 
 def _end(*_: Any) -> None:
@@ -123,10 +129,11 @@ def prepare() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(GARBAGE)
     atexit.register(_end_at_once)
-    gpu = gpu_of(arguments, os.environ)
-    if gpu is not None:
+    if gpus := gpus_of(arguments, os.environ):
+        if len(gpus) == 1:
+            os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES)
         with suppress(OSError):  # no driver
-            driver.start(gpu)
+            driver.start(gpus[0])
             sys.meta_path.insert(0, _Finder())
 
 

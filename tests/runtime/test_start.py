@@ -30,26 +30,26 @@ def test_the_command_is_recognised(argv, original, arguments):
 
 
 @pytest.mark.parametrize(
-    ("line", "variable", "gpu"),
+    ("line", "variable", "gpus"),
     [
-        ("sat a.cnf", "", 0),
-        ("-v sat a.cnf", "", 0),
-        ("sat a.cnf", "cuda:2", 2),
-        ("sat a.cnf", "cpu", None),
-        ("sat a.cnf --device cuda", "cpu", 0),
-        ("sat a.cnf --device=cuda:1,cuda:3", "", 1),
-        ("sat a.cnf --device python", "", None),
-        ("sat a.cnf --device cuda:x", "", None),
-        ("sat a.cnf --device", "", 0),
-        ("sat a.cnf --mpi", "", None),
-        ("sat --help", "", None),
-        ("check a.cnf answer.txt", "", None),
-        ("--version", "", None),
-        ("", "", None),
+        ("sat a.cnf", "", [0]),
+        ("-v sat a.cnf", "", [0]),
+        ("sat a.cnf", "cuda:2", [2]),
+        ("sat a.cnf", "cpu", []),
+        ("sat a.cnf --device cuda", "cpu", [0]),
+        ("sat a.cnf --device=cuda:1,cuda:3", "", [1, 3]),
+        ("sat a.cnf --device python", "", []),
+        ("sat a.cnf --device cuda:x", "", []),
+        ("sat a.cnf --device", "", [0]),
+        ("sat a.cnf --mpi", "", []),
+        ("sat --help", "", []),
+        ("check a.cnf answer.txt", "", []),
+        ("--version", "", []),
+        ("", "", []),
     ],
 )
-def test_the_gpu_that_a_command_opens(line, variable, gpu):
-    assert start.gpu_of(line.split(), {"MORPH_DEVICE": variable}) == gpu
+def test_the_gpus_that_a_command_opens(line, variable, gpus):
+    assert start.gpus_of(line.split(), {"MORPH_DEVICE": variable}) == gpus
 
 
 def test_a_gpu_is_started_once_in_a_thread(monkeypatch):
@@ -94,6 +94,21 @@ def test_the_collector_does_not_run_during_the_imports_of_a_command():
         print(gc.get_stats() == before)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("device", "queues"), [("cuda", start.QUEUES), ("cuda:0,cuda:1", None), ("cpu", None)]
+)
+def test_a_command_on_one_gpu_asks_for_few_queues(monkeypatch, device, queues):
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
+    code = f"""if True:
+        import os, sys
+        from morph import start
+        sys.argv, start.driver.start = ["morph", "sat", "a.cnf", "--device", {device!r}], id
+        start.prepare()
+        print(os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS"))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == f"{queues}\n", done.stderr
 
 
 CHECKS = """_preload_libs = {}
