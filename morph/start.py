@@ -29,7 +29,6 @@ GARBAGE = 1 << 18  # new objects from which on the collector runs: imports make 
 # hardware queues of a GPU: one for launches, one for what interrupts them.  The driver creates 8 by
 # default, in 0.04 s more; parts on several GPUs may need them
 QUEUES = "2"
-END_LATER = {"coverage", "mpi4py"}  # modules that finish their work when the interpreter ends
 ON_HOST = "cache", "check", "convert", "generate", "schema"  # commands that use no GPU
 
 _status: int | None = None  # of the process, once the command has ended
@@ -109,8 +108,8 @@ def end(status: int) -> None:
 
 
 def _end_at_once() -> None:
-    """End the process as the last function of `atexit`, unless other modules end later."""
-    if _status is None or END_LATER.intersection(sys.modules):
+    """End the process as the last function of `atexit`; MPI is finalized later, if it runs."""
+    if _status is None or "mpi4py" in sys.modules:
         return
     with suppress(Exception):  # the interpreter reports what cannot be written
         for stream in (sys.stdout, sys.stderr):
@@ -129,7 +128,8 @@ def prepare() -> None:
             signal.signal(signal.SIGINT, _end)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(GARBAGE)
-    atexit.register(_end_at_once)
+    if not atexit._ncallbacks():  # earlier functions, as of coverage, would be called later
+        atexit.register(_end_at_once)
     if gpus := gpus_of(arguments, os.environ):
         if len(gpus) == 1:
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES)

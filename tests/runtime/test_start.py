@@ -142,14 +142,19 @@ def test_cupy_does_not_load_cutensor_in_a_command(tmp_path, libraries, printed):
 
 
 @pytest.mark.parametrize(
-    ("modules", "printed"), [("", ["written", "last"]), ("mpi4py", ["written", "last", "freed"])]
+    ("before", "printed"),
+    [
+        ("", ["written", "last"]),
+        ("sys.modules['mpi4py'] = None", ["written", "last", "freed"]),
+        ("atexit.register(print, 'first')", ["written", "last", "first", "freed"]),
+    ],
 )
-def test_a_command_ends_without_finalization(modules, printed):
+def test_a_command_ends_without_finalization(before, printed):
     code = f"""if True:
         import atexit, sys
+        {before}
         sys.argv = ["morph", "cache"]
         import morph.start
-        sys.modules.update(dict.fromkeys({modules.split()!r}))
         atexit.register(print, "last")
         class Array:
             def __del__(self):
