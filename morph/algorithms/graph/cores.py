@@ -64,6 +64,11 @@ def split(p, limit, soon, rest):
 
 
 @kernel
+def fall(p, falling):
+    falling.add(p)
+
+
+@kernel
 def drop(p, k, limit, falling, soon):
     p.core = i32(k)
     for t in p.nbrs:
@@ -83,7 +88,8 @@ def peel(g, k, last, left, rest, soon, falling, then):
     limit, more = k, 1  # at first `soon` and `left` both contain all vertices
     while k <= last:
         while k <= limit:
-            foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
+            # listed first, since a step over `soon`, to which it adds, would not be asynchronous
+            foreach(soon, fall, falling, where=lambda p: p.core < 0 and p.near <= k)
             while not falling.empty:  # asynchronous steps have already deleted some of these
                 foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
                 falling, then = then, falling
