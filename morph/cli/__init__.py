@@ -5,7 +5,6 @@ Imports every public package, ``plotting``, ``survey`` and ``runtime``; nothing 
 
 from __future__ import annotations
 
-import gc
 import os
 import pkgutil
 import sys
@@ -119,9 +118,10 @@ class Commands(FullSummaries):
             code = _exit_code(partial(super().main, *args, **kwargs), run.warnings)
         except BrokenPipeError:
             code = _end_output()
+        status = code if isinstance(code, int) else 0
         if own:
-            gc.freeze()  # the interpreter does not traverse all objects when it ends: 0.05 s
-        sys.exit(code if isinstance(code, int) else 0)
+            start.end(status)
+        sys.exit(status)
 
 
 class OutputClosed(Exception):

@@ -82,7 +82,7 @@ LAYERS = {
     "io.mesh": "language mesh io.text io.mesh",
     "io.sat": "language data partition io.text io.sat",
     "io.graph": f"{BELOW_LAUNCH} compiler.ir.layout partition updates io.text io.graph",
-    "io": "io",
+    "io": "language io",
     "plotting": "language io.text mesh plotting",
     "networkx_backend": "language graph algorithms networkx_backend",
     "networkx_info": "",
@@ -101,6 +101,7 @@ HOOKS = {
     "morph.graph.graph": "Graph.apply is a launch; deletion knows graphs",
     "morph.mesh.mesh": "Mesh.read, write, plot",
     "morph.mesh.pslg": "Pslg.read, write",
+    "morph.partition.group": "several devices that run a program together need the compiler",
     "morph.partition.graph": "`PartitionedGraph.checkpoint` writes files",
     "morph.launch.kernels": "a launch on the parts of a graph",
     "morph.launch.foreach": "the first launch imports the compiler",
@@ -282,8 +283,9 @@ def test_names_of_modules_are_imported_in_few_places():  # each could hide an im
 
     assert not callers(r"importlib\.import_module\((?!'\w+'\))")
     # public names, algorithms of the registry, and providers of hooks, at their first use
+    assert callers(r"attach\(") == {"morph", "morph.io"}
     assert callers(r"uninterrupted\(") == {
-        "morph", "morph.algorithms.registration", "morph.language.imports",
+        "morph.algorithms.registration", "morph.language.imports",
     }  # fmt: skip
     assert callers(r"import_uninterrupted\(") == {"morph.language.hooks"}
     # commands, kernels of common units
