@@ -70,7 +70,9 @@ class HostLaunch:
                 with suppress(Exception):  # the quick binary stays in use if this fails
                     optimise()
 
-    def bound(self, arguments: ArgumentBlock, items: int) -> Callable[[], None]:
+    def bound(
+        self, arguments: ArgumentBlock, items: int, alone: bool = False
+    ) -> Callable[[], None]:  # fmt: skip
         """Return a call with these arguments, which takes less time."""
         if self._optimise is not None:
             return partial(self, arguments, items)

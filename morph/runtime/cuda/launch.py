@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from morph.compiler.codegen.prelude import prelude
@@ -119,6 +120,12 @@ class CudaLaunch:
             self._start(items, alone)
         finally:
             self._set_context(before)
+
+    def bound(
+        self, arguments: ArgumentBlock, items: int, alone: bool = False
+    ) -> Callable[[], None]:  # fmt: skip
+        """See `morph.runtime.backend.Launch`."""
+        return partial(self, arguments, items, alone)
 
     def _start(self, items: int, alone: bool) -> None:
         wanted = 1 if alone else max(-(-items * self._lanes // BLOCK), self._least)
