@@ -304,16 +304,22 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
     ``report.result`` to what is returned: a launch behind this one reads both.
     """
     named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
-    left_out, stamp = False, single.stamp
+    reason, stamp = 0, single.stamp
     rows = counts.given * 2 if flags & UNDIRECTED else counts.given
+    # read at once, before other steps: on a GPU each read that the next step needs is a wait
+    top, top2 = index.arena[0].top, index.arena2[0].top
+    committed = tables.arcs[COMMITTED].word
+    unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
     if part == ALL:
         resolve_batch(tables, index, counts, ids, flags, single, one)
-        if tables.report[0].reason != 0:
-            tables.report[0].result = -tables.report[0].reason
-            return -tables.report[0].reason
+        reason = tables.report[0].reason
+    left_out = tables.report[0].repeated == stamp
+    if reason != 0:
+        tables.report[0].result = -reason
+        return -reason
+    if not one and part == ALL:
         tables.report[0].stamp = stamp
-    if tables.report[0].repeated == stamp:
-        left_out = True
+    if left_out:
         deletes -= tables.report[0].left_out[1]
         reverses -= tables.report[0].left_out[2]
     if part != INSERTS and named > 0:
@@ -324,7 +330,6 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
             foreach(tables.batch, run_step, fill_gap, DELETED, index, rows)
             foreach(tables.batch, run_step, shorten_row, DELETED, index, rows)
     if counts.given > named:
-        top, top2 = index.arena[0].top, index.arena2[0].top
         foreach(tables.batch, number_inserts, index, counts, rows, one)
         if not one and counts.given > 1:
             foreach(tables.batch, run_step, reserve_entries, INSERTED, index, rows)
@@ -339,13 +344,12 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
     if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes
         tail = ids.tail + deletes + (reverses if flags & UNDIRECTED else 0)
-        # with references to edges the host decides which ids are reused
-        committed = tables.arcs[COMMITTED].word if flags & REFERRED else tail
+        if not flags & REFERRED:  # else the host decides which ids are reused
+            committed = tail
         tables.arcs[COUNT].word = ids.edges + counts.arcs - ids.reused
         tables.arcs[HEAD].word = ids.head + ids.reused
         tables.arcs[TAIL].word = tail
         tables.arcs[COMMITTED].word = committed
-        unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
         tables.arcs[BUDGET].word = committed - ids.head + unused
     tables.report[0].result = -REPEATED if left_out else 0
     return -REPEATED if left_out else 0

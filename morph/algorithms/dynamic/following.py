@@ -259,12 +259,15 @@ class BoundRepair:
         Entries of the log after which the program returns.
     partial : bool
         See `repair.Batch`.
+    behind : bool
+        Whether it is launched behind the program of the batch, not in the same launch.
     write : callable
         Writes the numbers of `repair.Batch`.
     """
 
     __slots__ = (
-        "_bound_to", "_points", "changes", "most", "partial", "pause_at", "program", "write",
+        "_bound_to", "_points", "behind", "changes", "most", "partial", "pause_at", "program",
+        "write",
     )  # fmt: skip
 
     def __init__(
@@ -272,6 +275,7 @@ class BoundRepair:
     ) -> None:  # fmt: skip
         self.changes, self.program, self.most = changes, program, most
         self.pause_at, self.partial = min(pause_at, most), partial
+        self.behind = program.launch.function is repair.repair
         far, largest, queue = values._far.item(), values._most.item(), values._queue
         leading = far, largest, self.pause_at
         trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
@@ -495,7 +499,8 @@ class Dynamic(Maintained):
         bound.program.refuse_within()
         self._batch += 1
         self._touched = True
-        phase, stamp = 0, graph._adjacency.stamp + 1  # that of this batch
+        # in the launch of the change it is known to be applied
+        phase, stamp = 0, graph._adjacency.stamp + 1 if bound.behind else -1
         bound.write(rows, phase, bound.most, self._batch, stamp, bound.partial, *kinds)
         applied = None
         try:

@@ -249,6 +249,7 @@ def repair(problem, batch, now, following, queue):
         problem.state[0].ready = 0
         problem.state[0].batch = batch.number
         problem.state[0].invalid = 0
+        problem.state[0].least = problem.far
         if batch.invalidates:
             foreach(batch.changes, invalidate_end, problem, now,
                     where=lambda c: c.id < count
@@ -263,14 +264,14 @@ def repair(problem, batch, now, following, queue):
                 return -4 * rounds - 3
             if len(problem.log) > problem.pause_at:
                 return -4 * rounds - 1
-        problem.state[0].least = problem.far
         if not problem.log.empty:
             foreach(problem.log, recompute, problem, queue.far)
         if batch.relaxes:
             foreach(batch.changes, relax_changed, problem, queue.far,
                     where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
-        problem.state[0].limit = problem.state[0].least
     if not problem.log.empty:  # else no value changes, and no entry waits
+        if batch.phase < 2:
+            problem.state[0].limit = problem.state[0].least
         steps = run_in_order(queue, Visit(relax, problem, is_current, log_is_long))
         rounds += steps
         if len(problem.log) > problem.pause_at:
