@@ -80,14 +80,17 @@ class Prepared:
     def current(self) -> bool:
         """Whether a call with the same objects would still find this launch."""
         launch = self.launch
-        if launch.epoch != latest.epoch and not launch._current():
-            return False
-        return self.has_mode()
+        return (launch.epoch == latest.epoch or launch._current()) and self.is_unchanged()
 
-    def has_mode(self) -> bool:
-        """Whether the next launches are of this one's mode, and not checked."""
+    def is_unchanged(self) -> bool:
+        """Whether no object has changed since it was `current`, and the mode is the same."""
         faults, seed = self.mode
-        return launcher.faults == faults and launcher.seed == seed and not is_on()
+        return (
+            self.launch.epoch == latest.epoch
+            and launcher.faults == faults
+            and launcher.seed == seed
+            and not is_on()
+        )
 
     def writer(self, first: int, count: int) -> Callable[..., None]:
         """Return a function that writes ``count`` numbers of a call, from number ``first`` on."""

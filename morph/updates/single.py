@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from morph.graph import Graph
 
 
-GIVEN = 17  # numbers in which batches differ: of `Counts`, of `EdgeIds`, flags, part, of `Single`
+# Numbers in which batches differ: of `Counts`, of `EdgeIds`, flags, part, of `Single`.
+GIVEN = 17
+IDS, FLAGS = len(Counts._fields), len(Counts._fields) + len(EdgeIds._fields)
 
 T = TypeVar("T", bound="PreparedBatch")
 
@@ -96,17 +98,16 @@ class PreparedBatch:
         program.writer(0, len(self._fixed))(*self._fixed)
         program.write = program.writer(len(self._fixed), GIVEN)
 
-    def is_unchanged(self, g: Graph, program: Prepared) -> bool:
-        """Whether no object has changed since this state and a program of it were `current`.
+    def is_unchanged(self, g: Graph) -> bool:
+        """Whether the graph has not changed by other means since `current`, and the table is free.
 
-        And whether no `Applied` needs what the table holds.
+        The caller has found that no batch was applied since, other than by this state.
         """
         index, table = g._adjacency, self.table
         reader = index.latest()
         return (
-            latest.epoch == self._epoch == program.launch.epoch
+            latest.epoch == self._epoch
             and (self._back is None or g._pairs is self._back)
-            and program.has_mode()
             and (reader is None or reader.table is not table)
             and (not index.kept or index.is_free(table))
         )
@@ -205,11 +206,12 @@ class SingleChanges(PreparedBatch):
         index.begin_batch(self.table)
         if self._table_counters is not None:
             self._table_counters[COUNT] = self.rows
-        deleted, updated = outcome == DELETED, outcome == UPDATED
-        counts = deleted, updated, arcs, outcome if by_ends else 0
-        ids = fast_path.edge_ids(self.points(g), counters, reused, ordered)
-        numbers = 1, *counts, *ids, flags, ALL, index.stamp, a, b, weight
-        self._last = counters, outcome, flags, counts, ids
+        numbers = (
+            1, outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0,
+            *fast_path.edge_ids(self.points(g), counters, reused, ordered),
+            flags, ALL, index.stamp, a, b, weight,
+        )  # fmt: skip
+        self._last = counters, outcome, numbers
         known = g, first, reused, arcs
         try:
             if then is not None and then.launch.function is change_and_repair:
@@ -236,22 +238,22 @@ class SingleChanges(PreparedBatch):
 
         The last are the counters of the edges' table; None if the program has written them.
         """
-        before, outcome, flags, _, _ = self._last
-        deleted = outcome == DELETED
-        kept = Kept(
-            g, self.table, (deleted, outcome == UPDATED, arcs > 0), False, first, reused, arcs
-        )
-        after = None
+        before, outcome, numbers = self._last
+        deleted, after = outcome == DELETED, None
+        made = deleted, outcome == UPDATED, arcs > 0
+        kept = Kept(g, self.table, made, False, first, reused, arcs)
         if self._counters is None and outcome != UPDATED:
+            is_referred = bool(numbers[FLAGS] & REFERRED)
             after = fast_path.counted(
-                before, arcs - reused, reused, deleted * self.rows, bool(flags & REFERRED)
+                before, arcs - reused, reused, deleted * self.rows, is_referred
             )
         return fast_path.described(g, kept, self._none), kept, after
 
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
-        before, outcome, flags, counts, ids = self._last
+        before, outcome, numbers = self._last
         made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
-        run = Counts(1, *map(int, counts)), EdgeIds(*ids), self._back, flags, None, before
+        counts, ids = Counts(*map(int, numbers[:IDS])), EdgeIds(*numbers[IDS:FLAGS])
+        run = counts, ids, self._back, numbers[FLAGS], None, before
         return made, fast_path.Reserved(self.table, *run)
 
     def _finish(self, g: Graph, result: int) -> tuple[Applied, Any] | None:

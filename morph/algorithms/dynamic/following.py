@@ -297,12 +297,10 @@ class BoundRepair:
 
         If not, `fits` and the state of the graph's batches have to be asked.
         """
-        graph, changes, (queue, share) = values.graph, self.changes, self._bound_to
         return (
-            values._queue is queue
-            and values.share == share
-            and changes.is_unchanged(graph, self.program)
-            and changes.points(graph) == self._points
+            values.share == self._bound_to[1]
+            and self.program.is_unchanged()
+            and self.changes.is_unchanged(values.graph)
         )
 
 
@@ -600,6 +598,7 @@ class Dynamic(Maintained):
         with self.graph.device.active():
             self._saved = old[:].copy(), before[:].copy()
             self._queue = self._queue._replace(delta=self._dtype.type(self._delta()))
+            self._bound_singles = []  # the launches have the width of a bucket
             found, predecessor = self._solve_on_parts() if self._in_parts else self._solve()
             value[:] = found
             if predecessor is None:
