@@ -233,12 +233,43 @@ def lengthen_row(b, side, direction):
         row.position = 0
 
 
+@func
+def reserve_entry(b, side, direction):
+    """`reserve_entries` for a row that no other change of the batch uses."""
+    row = side.rows[b.end[direction]]
+    need = row.size + 1
+    row.position = row.begin
+    if need > row.extent:
+        row.position = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
+
+
+@func
+def append_entry(b, side, direction):
+    """`write_entry` and `lengthen_row` for a row that no other change of the batch uses."""
+    row = side.rows[b.end[direction]]
+    size, to, begin = row.size, row.position, row.begin
+    side.entries[to + size].edge = b.edge
+    side.entries[to + size].end = b.end[1 - direction]
+    side.places[b.edge].at = size
+    if to != begin:
+        for k in range(size):
+            side.entries[to + k].edge = side.entries[begin + k].edge
+            side.entries[to + k].end = side.entries[begin + k].end
+        row.begin = to
+        row.extent = capacity_of(size + 1)
+    row.size = size + 1
+    row.position = 0
+
+
 @kernel
 def number_inserts(b, index, counts, rows, one: static):
     if b.id < rows and b.outcome == INSERTED:
-        in_each_direction(b, number_insert, index)
-        if one or counts.given == 1:  # no other change of these rows
-            in_each_direction(b, reserve_entries, index)
+        if one:
+            in_each_direction(b, reserve_entry, index)
+        else:
+            in_each_direction(b, number_insert, index)
+            if counts.given == 1:  # no other change of these rows
+                in_each_direction(b, reserve_entries, index)
 
 
 @kernel
@@ -259,9 +290,12 @@ def write_inserts(b, tables, index, counts, ids, rows, flags, one: static):
                 i, k = i64(b.id), counts.given
                 back = tables.batch[i + k if i < k else i - k].edge
                 arc.back = back if b.end[0] != b.end[1] else b.edge
-        in_each_direction(b, write_entry, index)
-        if one or counts.given == 1:
-            in_each_direction(b, lengthen_row, index)
+        if one:
+            in_each_direction(b, append_entry, index)
+        else:
+            in_each_direction(b, write_entry, index)
+            if counts.given == 1:
+                in_each_direction(b, lengthen_row, index)
 
 
 # --- rebuilt rows --------------------------------------------------------------------------------

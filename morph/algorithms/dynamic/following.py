@@ -427,8 +427,9 @@ class Dynamic(Maintained):
                 if self._problem.pause_at != pause_at:
                     self._problem = self._problem._replace(pause_at=pause_at)
                 batch = repair.Batch(
-                    changes, self._report, count, phase, most, self._batch, -1, True, True, True
-                )
+                    changes, self._report, count, phase, most, self._batch, -1, True, True, True,
+                    queue.far,
+                )  # fmt: skip
                 result = run(self._problem, batch, *lists, queue)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
@@ -537,7 +538,10 @@ class Dynamic(Maintained):
         most = int(self.share * n)
         if n != changes.points(self.graph) or not self._may_repair(rows):
             return None
-        batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True, True)
+        bucket = self._queue.far if changes.several else self._queue.near
+        batch = repair.Batch(
+            changes.table, self._report, rows, 0, most, 0, 0, True, True, True, bucket
+        )
         args = self._problem, batch, self._now, self._following, self._queue
         short = not self.graph.device.on_host or most <= ALONE
         program = changes.bind_repair(self.graph, short, repair.repair, *args)

@@ -67,6 +67,8 @@ class Batch(NamedTuple):
     partial: bool
     invalidates: bool  # whether edges are deleted or have new weights
     relaxes: bool  # whether edges are inserted or have new weights
+    # the bucket for the ends of these edges: `near`, which takes fewer steps, if they are few
+    bucket: Any
 
 
 @kernel
@@ -119,7 +121,7 @@ def recompute(entry, problem, far):
 
 
 @kernel
-def relax_changed(c, problem, far):
+def relax_changed(c, problem, bucket):
     """Relax an edge that was inserted, or whose weight was set."""
     u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     near = u.value
@@ -132,7 +134,7 @@ def relax_changed(c, problem, far):
                 before = atomic_exch(v.predecessor, NONE)
                 if before != NONE:
                     problem.log.add(v, predecessor=before, value=d)
-            far.add(v, key=d)
+            bucket.add(v, key=d)
             atomic_min(problem.state[0].least, d)
 
 
@@ -267,7 +269,7 @@ def repair(problem, batch, now, following, queue):
         if not problem.log.empty:
             foreach(problem.log, recompute, problem, queue.far)
         if batch.relaxes:
-            foreach(batch.changes, relax_changed, problem, queue.far,
+            foreach(batch.changes, relax_changed, problem, batch.bucket,
                     where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
     if not problem.log.empty:  # else no value changes, and no entry waits
         if batch.phase < 2:
