@@ -121,7 +121,8 @@ class Prepared:
         """
         shared, most = self.launch.scratch, get_num_threads()
         with shared.lock:
-            self.refuse_within()
+            if shared.running:
+                self.refuse_within()
             shared.running = True
             try:
                 if shared.dirty:

@@ -32,6 +32,7 @@ from morph.runtime.arrays import count_true
 
 ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
 BATCH = 8  # numbers of `repair.Batch`
+make_tuple = tuple.__new__
 BLOCK = 1 << 7  # log entries up to which one block of a GPU repairs
 
 
@@ -514,7 +515,8 @@ class Dynamic(Maintained):
             else:
                 limits = bound.most, bound.pause_at
                 found = self._run_repair(bound.changes.table, rows, *limits, result)
-            return Update(*found, perf_counter() - begin, 0.0, done)
+            # `Update`, without its function of Python
+            return make_tuple(Update, (*found, perf_counter() - begin, 0.0, done))
         except BaseException:
             if applied is not None:
                 bound.changes.put_back(graph)
