@@ -460,9 +460,11 @@ class Dynamic(Maintained):
         else:
             singles = self.graph.single_changes()
             change = None if singles is None else singles.recognise(inserts, deletes, updates)
-            bound = None if change is None else self._bound_behind(singles, singles.rows)
-            if change is not None and bound is None:
-                return None
+            if change is not None:
+                looked_up = self._bound_behind(singles, singles.rows)
+                if looked_up is None:
+                    return None
+                bound = looked_up
         if change is None:
             return self._apply_many(inserts, deletes, updates)
         kinds = change[0] != repair.INSERTED, change[0] != repair.DELETED

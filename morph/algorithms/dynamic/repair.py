@@ -229,6 +229,13 @@ def record_value(entry):
 
 
 @program
+def set_limit(problem, phase):
+    """Set the first bucket's limit, unless an earlier call has begun to run the buckets."""
+    if phase < 2:
+        problem.state[0].limit = problem.state[0].least
+
+
+@program
 def repair(problem, batch, now, following, queue):
     """Repair the values after a batch.
 
@@ -272,8 +279,7 @@ def repair(problem, batch, now, following, queue):
             foreach(batch.changes, relax_changed, problem, batch.bucket,
                     where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
     if not problem.log.empty:  # else no value changes, and no entry waits
-        if batch.phase < 2:
-            problem.state[0].limit = problem.state[0].least
+        set_limit(problem, batch.phase)
         steps = run_in_order(queue, Visit(relax, problem, is_current, log_is_long))
         rounds += steps
         if len(problem.log) > problem.pause_at:
