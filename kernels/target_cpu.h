@@ -9,6 +9,8 @@ constexpr bool CONVERTS_TO_LEAST = true;  // whether a float out of range become
 constexpr bool CONVERTS_TO_LEAST = false;
 #endif
 
+#define MORPH_LABEL(N)
+#define MORPH_GO(N) break  // a program's next block is a case of a switch
 #define MORPH_FN inline
 #ifdef MORPH_QUICK  // a quick compilation: g++ decides
 constexpr bool FILTERS_BLOCKS = false;

@@ -15,7 +15,7 @@ import inspect
 import re
 import shutil
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +303,9 @@ class Launch:
         if not words[self.replay]:
             scratch.scratch(self.on).results.view(np.ndarray)[scratch.STATUS :] = 0
         self.launch(words, items)
+
+    def bound(self, words: Any, items: int, alone: bool = False) -> Any:
+        return partial(self, words, items, alone)
 
 
 def refusing(convert: Any) -> Any:

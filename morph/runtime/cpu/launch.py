@@ -88,7 +88,9 @@ class HostLaunch:
             self._for_teams = None
             self._function(self._address, rest)
 
-    def bound(self, arguments: ArgumentBlock, items: int) -> Callable[[], None]:
+    def bound(
+        self, arguments: ArgumentBlock, items: int, alone: bool = False
+    ) -> Callable[[], None]:  # fmt: skip
         """Return a call with these arguments, which takes less time."""
         if self._optimise is not None or self._for_teams is not None:
             return partial(self, arguments, items)
