@@ -1,19 +1,19 @@
 """Communities of large modularity, by a parallel Leiden method (Traag, Waltman, van Eck 2019).
 
-The levels are those of `louvain`, but each level merges the parts of a refined division instead of
-whole communities, and the next level begins with the communities of this one.  So parts of a
-community can still move to other communities.
+The levels are those of `louvain`, but a level divides each community into subcommunities, and
+merges the vertices of each subcommunity; the next level begins with the communities of this one.
+So subcommunities can still move to other communities.
 
-A refinement begins with single vertices.  A vertex that is well connected to its community joins
-the part of this community with the largest gain of modularity, if the gain is positive and the part
-is well connected to the rest of the community; ties are broken by the seed.  (The original method
-draws the part at random, with a probability that grows exponentially with the gain.)  A vertex that
-was joined stays.  As in `louvain`, a round evaluates a random part of the vertices.  If the target
-of a vertex wants to move, too, the one that comes first in a random order moves.  After the moves
-of a round a vertex leaves again if its arcs to the earlier members would not suffice for a gain
-beside all that have joined; it is evaluated again in a later cycle, with fewer vertices per round.
-So the members of a part have joined with a gain one after the other, as in the sequential method:
-parts are connected, and so are communities.
+The division (refinement) begins with single vertices.  A vertex that is well connected to its
+community joins the subcommunity with the largest gain of modularity, if the gain is positive and
+the subcommunity is well connected to the rest of the community; ties are broken by the seed.  (The
+original method selects at random, with a probability that grows exponentially with the gain.)  A
+vertex that another has joined stays.  As in `louvain`, a round evaluates a random part of the
+vertices.  If a vertex wants to join another that wants to move, too, the first of the two in a
+random order moves.  After the moves of a round a vertex leaves again if its arcs to the earlier
+members would not suffice for a gain beside all that have joined; a later round with fewer vertices
+evaluates it again.  So all members have joined with a gain, as if one after the other:
+subcommunities are connected, and so are communities.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -43,7 +43,7 @@ CYCLES = 2  # of a refinement; each evaluates the vertices that still want to mo
 
 @func
 def is_well_connected(p, factor):
-    """Whether a part, given by its first vertex, has enough arcs to the rest of its community."""
+    """Whether a subcommunity, given by its root, is well connected to the rest of the community."""
     return p.cut > 0 and f64(p.cut) >= factor * f64(p.total) * f64(p.whole - p.total)
 
 
@@ -55,7 +55,7 @@ def keep_community(p, g):
 
 @kernel
 def begin(p, factor):
-    """Make a part of a single vertex."""
+    """Make a subcommunity of a single vertex, and test its connection to the community."""
     cut = i64(0)
     for a in p.outedges:
         if a.dst.community == p.community:
@@ -73,24 +73,24 @@ def begin(p, factor):
 
 @func
 def is_single(p):
-    """Whether a vertex is alone in its part, or with vertices of no weight."""
+    """Whether a vertex is alone in its subcommunity."""
     return p.label == p.id and p.total == p.strength
 
 
 @kernel
 def block(p, g, seed, round):
-    """Of a vertex and its target that want to move, block one."""
-    target = g.points[label_of(p.best)]
-    if target.wants:
-        if word_of(target.id, seed, round) < word_of(p.id, seed, round):
+    """If the root of the best subcommunity wants to move, too, block one of the two."""
+    root = g.points[label_of(p.best)]
+    if root.wants:
+        if word_of(root.id, seed, round) < word_of(p.id, seed, round):
             p.blocked = True  # race: all write the same
         else:
-            target.blocked = True  # race: all write the same
+            root.blocked = True  # race: all write the same
 
 
 @kernel
 def confirm(p, g, factor, round):
-    """Decide whether a vertex that moved stays, beside all others that have joined its part."""
+    """Decide whether a vertex that moved stays, beside all others that have joined."""
     earlier = i64(0)
     for a in p.outedges:
         if a.dst.label == p.label and a.dst.moved != round:
@@ -101,7 +101,7 @@ def confirm(p, g, factor, round):
 
 @kernel
 def join(p, g, round):
-    """Update the weight of the arcs between a part and the rest of its community."""
+    """Update the weight of the arcs between a subcommunity and the rest of the community."""
     change = p.cut
     for a in p.outedges:
         t = a.dst
@@ -111,9 +111,9 @@ def join(p, g, round):
 
 
 @kernel
-def test_part(p, g, factor):
-    part = g.points[p.label]
-    part.joinable = is_well_connected(part, factor)  # race: all write the same
+def test_connection(p, g, factor):
+    root = g.points[p.label]
+    root.joinable = is_well_connected(root, factor)  # race: all write the same
 
 
 @kernel
@@ -147,7 +147,7 @@ def take_least(p, g):
 
 @program
 def refine(g, slots, degree, seed, factor, now):
-    """Divide each community into parts; if all are single vertices, keep the communities."""
+    """Divide each community; if all subcommunities are single vertices, keep the communities."""
     found = Scalars(g, joined=0)
     foreach(g.points, keep_community, g)
     foreach(g.points, begin, factor)
@@ -167,7 +167,10 @@ def refine(g, slots, degree, seed, factor, now):
                 foreach(now, confirm, g, factor, round, where=lambda p: p.moved == round)
                 foreach(now, undo, g, where=lambda p: p.moved == round and not p.wants)
                 foreach(now, join, g, round, where=lambda p: p.moved == round and p.wants)
-                foreach(now, test_part, g, factor, where=lambda p: p.moved == round and p.wants)
+                foreach(
+                    now, test_connection, g, factor,
+                    where=lambda p: p.moved == round and p.wants,
+                )  # fmt: skip
                 foreach(now, end_round)
                 now.clear()
             round += 1

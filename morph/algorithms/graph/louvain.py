@@ -322,9 +322,9 @@ def _improved(
     -------
     label : (n,) int32 array
         The new labels.
-    part : (n,) int32 array
-        Labels of the sets of vertices that the next level merges: parts of communities with a
-        refinement, otherwise the communities.
+    group : (n,) int32 array
+        Labels of the groups of vertices to merge: the subcommunities of a refinement, otherwise the
+        communities.
     gain : float
         By how much the modularity has increased.
     """
@@ -334,17 +334,17 @@ def _improved(
     weight = Weight(f64(share), f64(resolution * share))
     now, key = Collection(g.points, capacity=n), u64(seed % 2**64)
     gained = float(improve(*rows, Set(g.points), key, weight, now))
-    label = part = g.points.label.array[:n]
+    label = group = g.points.label.array[:n]
     if refine is not None and gained >= REFINED_GAIN:
         refine(*rows, key, weight.factor, now)
         label = g.points.community.array[:n]
-    return label, part, gained
+    return label, group, gained
 
 
 def _levels(
     finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int, least: float, refine: Any
 ) -> tuple[Any, float]:
-    """Move vertices between communities, then merge vertices, level by level.
+    """Move vertices between communities, then merge groups of vertices, level by level.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def _levels(
     least : float
         If the moves of the first level gain less, the levels end.
     refine : program or None
-        Divides each community into the sets of vertices to merge.  The next level begins with the
+        Divides each community into the groups of vertices to merge.  The next level begins with the
         communities of this one.
 
     Returns
@@ -371,17 +371,19 @@ def _levels(
     device, rows = finest.graph.device, finest
     columns = COLUMNS | (REFINING if refine else {})
     xp, first = device.xp, label
-    least_vertex = community = xp.arange(len(label), dtype=np.int32)  # of each vertex of the level; of the first
+    least_vertex = community = xp.arange(
+        len(label), dtype=np.int32
+    )  # of each vertex of the level; of the first
     while True:
-        label, part, gained = _improved(rows, label, resolution, seed, refine)
+        label, group, gained = _improved(rows, label, resolution, seed, refine)
         if rows is finest and gained < least:
             return first, -math.inf
         vertices = xp.arange(len(label))
         if all_true(label == vertices):
             strength = rows.graph.points.strength.array[: len(label)]
             return least_vertex[community], modularity_of(device, pairs, strength, resolution)
-        is_root = part == vertices  # the least vertex of a set is its label
-        roots, number_of = vertices[is_root], (xp.cumsum(is_root) - 1)[part]
+        is_root = group == vertices  # the least vertex of a group is its label
+        roots, number_of = vertices[is_root], (xp.cumsum(is_root) - 1)[group]
         strength = rows.graph.points.total.array[roots]
         least_vertex, community = least_vertex[roots], number_of[community]
         low, high = number_of[pairs.low], number_of[pairs.high]
@@ -404,7 +406,7 @@ def find_communities(
     least : float
         If the moves of the first level gain less, a repetition ends.
     refine : program, optional
-        Divides each community into the sets of vertices that are merged.
+        Divides each community into the groups of vertices that a level merges.
 
     Raises
     ------
@@ -423,7 +425,7 @@ def find_communities(
         while True:
             before = value
             if refine is not None:
-                seed += 1 << 32  # otherwise the parts would be much the same again
+                seed += 1 << 32  # otherwise the groups would be almost the same again
             found, modularity = _levels(finest, pairs, label, gamma, seed, least, refine)
             if modularity > before:
                 label, value = found, modularity
