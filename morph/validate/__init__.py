@@ -27,7 +27,7 @@ __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "colouring", "community",
     "connected_components", "core_number", "densest_subgraph", "edge_betweenness",
     "find_simplex", "implications", "index", "johnson", "k_truss", "label_propagation", "leiden",
-    "louvain", "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "model",
-    "mst", "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
+    "louvain", "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set",
+    "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
     "topological_order", "triangle_count", "truss_number",
 ]  # fmt: skip

@@ -61,13 +61,13 @@ def check_communities(g, found, resolution=1.0):
 
 def check_levels(g, target, resolution=1.0, seed=0):
     """Check `louvain` and `leiden`."""
-    for name in ("louvain", "leiden"):
-        runs = everywhere(target, lambda f=getattr(morph, name): f(g, resolution, seed))
+    for function in (morph.louvain, morph.leiden):
+        runs = everywhere(target, lambda f=function: f(g, resolution, seed))
         check_communities(g, runs[0], resolution)
         for found in runs[1:]:
             assert np.array_equal(host(found.label), host(runs[0].label))
             assert found[1:] == runs[0][1:]
-        getattr(validate, name)(g, runs[0].label, runs[0].modularity, resolution)
+        getattr(validate, function.__name__)(g, runs[0].label, runs[0].modularity, resolution)
 
 
 def check(g, target, seed=0):

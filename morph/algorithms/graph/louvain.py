@@ -371,9 +371,8 @@ def _levels(
     device, rows = finest.graph.device, finest
     columns = COLUMNS | (REFINING if refine else {})
     xp, first = device.xp, label
-    least_vertex = community = xp.arange(
-        len(label), dtype=np.int32
-    )  # of each vertex of the level; of the first
+    least_vertex = xp.arange(len(label), dtype=np.int32)  # of each vertex of the level
+    community = least_vertex  # the vertex of the level, for each one of the first level
     while True:
         label, group, gained = _improved(rows, label, resolution, seed, refine)
         if rows is finest and gained < least:
