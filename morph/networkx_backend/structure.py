@@ -28,9 +28,10 @@ __all__ = [
     "average_clustering", "betweenness_centrality", "clustering", "connected_components",
     "core_number", "is_connected", "is_strongly_connected", "is_weakly_connected",
     "leiden_communities", "maximum_spanning_edges", "maximum_spanning_tree",
-    "minimum_spanning_edges", "minimum_spanning_tree", "node_connected_component", "number_connected_components",
-    "number_strongly_connected_components", "number_weakly_connected_components", "pagerank",
-    "strongly_connected_components", "transitivity", "triangles", "weakly_connected_components",
+    "minimum_spanning_edges", "minimum_spanning_tree", "node_connected_component",
+    "number_connected_components", "number_strongly_connected_components",
+    "number_weakly_connected_components", "pagerank", "strongly_connected_components",
+    "transitivity", "triangles", "weakly_connected_components",
 ]  # fmt: skip
 
 

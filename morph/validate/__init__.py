@@ -28,6 +28,6 @@ __all__ = [
     "connected_components", "core_number", "densest_subgraph", "edge_betweenness",
     "find_simplex", "implications", "index", "johnson", "k_truss", "label_propagation", "leiden",
     "louvain", "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set",
-    "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
-    "topological_order", "triangle_count", "truss_number",
+    "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp",
+    "strongly_connected_components", "topological_order", "triangle_count", "truss_number",
 ]  # fmt: skip
