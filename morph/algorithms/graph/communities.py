@@ -7,6 +7,7 @@ arrays, and on a GPU a thread, a warp or a block executes the vertex, depending 
 tables of other vertices are in memory, two slots for each of their arcs.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any, NamedTuple

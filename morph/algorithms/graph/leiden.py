@@ -44,13 +44,13 @@ CYCLES = 2  # of a refinement; each evaluates the vertices that still want to mo
 @func
 def is_well_connected(p, factor):
     """Whether a subcommunity, given by its root, is well connected to the rest of the community."""
-    return p.cut > 0 and f64(p.cut) >= factor * f64(p.total) * f64(p.whole - p.total)
+    return p.cut > 0 and f64(p.cut) >= factor * f64(p.total) * f64(p.community_total - p.total)
 
 
 @kernel
 def keep_community(p, g):
     p.community = p.label
-    p.whole = g.points[p.label].total
+    p.community_total = g.points[p.label].total
 
 
 @kernel

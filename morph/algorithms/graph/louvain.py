@@ -87,7 +87,8 @@ LOWEST = -1e300  # below the gain of any move
 NONE = -1
 COLUMNS: dict[str, Any] = {"before": i32, "moved": i32, "most": f64}  # of vertices
 REFINING: dict[str, Any] = {  # of vertices, for refinements
-    "community": i32, "whole": i64, "cut": i64, "joinable": bool_, "blocked": bool_, "least": i32,
+    "community": i32, "community_total": i64, "cut": i64, "least": i32, "joinable": bool_,
+    "blocked": bool_,
 }  # fmt: skip
 
 
