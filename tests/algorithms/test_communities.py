@@ -135,6 +135,18 @@ def test_parts_of_communities(target, edges, resolution, seed):
         assert len(members) == 1 or gain > 0 or whole_communities
 
 
+def test_vertices_leave_communities(target):
+    """Parts of a community with a negative gain form their own; here all others are far away."""
+    rng = np.random.default_rng(1)
+    block = np.arange(600) // 30
+    near = block[:, None] == block
+    chosen = np.triu(rng.random((600, 600)) < np.where(near, 0.35, 0.004), 1)
+    g = morph.Graph.from_edges(*np.nonzero(chosen), n=600, symmetrize=True, device=target)
+    _, planted = np.unique(block, return_index=True)
+    found = morph.leiden(g)
+    assert np.array_equal(host(found.label), planted[block])
+
+
 def test_levels_keep_communities(monkeypatch):
     """Each level begins with the communities of the previous one: the modularity never falls."""
     levels, improved = [], louvain._improved

@@ -1,9 +1,9 @@
 """Communities of large modularity, by a parallel Louvain method, with connected communities.
 
 Vertices move to the neighbouring community with the largest gain of modularity (Blondel, Guillaume,
-Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  A
-cycle of rounds evaluates the vertices in `PARTS` random parts, one after the other; all moves of a
-round are selected from the communities before the round, by a hash table per vertex (like Naim,
+Lambiotte, Lefebvre 2008), or form one of their own; then each community becomes a vertex of a
+coarser graph, and so on.  A cycle of rounds evaluates the vertices in `PARTS` random parts; all
+moves of a round are selected from the communities before it, by a hash table per vertex (like Naim,
 Manne, Halappanavar, Tumeo, 2017).  A vertex is evaluated again if a neighbour has moved to another
 community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019).  A round
 that decreases the modularity is rolled back.  A cycle of too little gain doubles the number of
@@ -81,7 +81,6 @@ from morph.runtime.arrays import all_true
 HALVINGS = 2  # how often a level halves the parts that move at once; then it ends
 GAIN = 1e-4  # least gain of modularity of a cycle
 ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
-REFINED_GAIN = 1e-5  # least gain of a level that is refined
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
@@ -120,9 +119,15 @@ def may_join(g, c, refining: static):
     return True
 
 
+@func
+def can_leave(p):
+    """Whether a vertex can form a community of its own: no other has its number as label."""
+    return p.total == 0
+
+
 @kernel
 def find_best(p, g, seed, factor, size: static, refining: static):
-    """Find the community of largest gain, by a table in shared arrays, if the gain is positive.
+    """Find the community of largest gain, by a table in shared arrays, if a move has a gain.
 
     Ties are broken by the random order of `order_of`.
     """
@@ -141,6 +146,9 @@ def find_best(p, g, seed, factor, size: static, refining: static):
             own += sums[i]
         elif c >= 0 and may_join(g, c, refining):
             most = max(most, gain(p, sums[i], g.points[c].total, factor))
+    if most <= 0.0 and can_leave(p):
+        most = 0.0
+        best = order_of(seed, p.id)
     wants = most > gain(p, own, g.points[label].total - p.strength, factor)
     if wants:
         for i in range(slots):
@@ -165,6 +173,8 @@ def find_gain(p, g, slots, factor, refining: static):
                 own += s.sum[k]
             elif c >= 0 and may_join(g, c, refining):
                 most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
+    if most <= 0.0 and can_leave(p):
+        most = 0.0
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
     p.active = 0
@@ -174,6 +184,8 @@ def find_gain(p, g, slots, factor, refining: static):
 def choose(p, g, slots, seed, factor, refining: static):
     """Find the community of largest gain; ties are broken by `order_of`."""
     label, most, best = p.label, p.most, i64(NONE)
+    if most <= 0.0 and can_leave(p):
+        best = order_of(seed, p.id)
     for a in p.outedges:
         s = slots_of(p, a, slots)
         for k in range(2):
@@ -336,7 +348,7 @@ def _improved(
     now, key = Collection(g.points, capacity=n), u64(seed % 2**64)
     gained = float(improve(*rows, Set(g.points), key, weight, now))
     label = group = g.points.label.array[:n]
-    if refine is not None and gained >= REFINED_GAIN:
+    if refine is not None:
         refine(*rows, key, weight.factor, now)
         label = g.points.community.array[:n]
     return label, group, gained
