@@ -135,16 +135,15 @@ def test_parts_of_communities(target, edges, resolution, seed):
         assert len(members) == 1 or gain > 0 or whole_communities
 
 
-def test_vertices_leave_communities(target):
-    """Parts of a community with a negative gain form their own; here all others are far away."""
-    rng = np.random.default_rng(1)
-    block = np.arange(600) // 30
-    near = block[:, None] == block
-    chosen = np.triu(rng.random((600, 600)) < np.where(near, 0.35, 0.004), 1)
-    g = morph.Graph.from_edges(*np.nonzero(chosen), n=600, symmetrize=True, device=target)
-    _, planted = np.unique(block, return_index=True)
-    found = morph.leiden(g)
-    assert np.array_equal(host(found.label), planted[block])
+def test_communities_are_divided(target):
+    """Cliques leave a community of all vertices: none has another community beside it."""
+    g = morph.Graph.from_networkx(nx.ring_of_cliques(8, 5), device=target)
+    finest, pairs = communities.rows_of_graph(g, **louvain.COLUMNS, **louvain.REFINING)
+    one = g.device.xp.zeros(40, np.int32)
+    for _ in range(3):
+        one, value = louvain._levels(finest, pairs, one, 1.0, 0, 0.0, leiden.refine)
+    assert host(one).tolist() == (np.arange(40) // 5 * 5).tolist()
+    assert abs(value - morph.leiden(g).modularity) < 1e-14
 
 
 def test_levels_keep_communities(monkeypatch):
