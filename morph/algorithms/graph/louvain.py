@@ -61,9 +61,9 @@ from morph.algorithms.graph.communities import (
     unite,
 )
 from morph.data.collection import Collection, Set
-from morph.data.conversion import number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.language.arguments import check_number
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
@@ -425,7 +425,7 @@ def find_communities(
     TypeError, ValueError
         If an argument or a weight is wrong.
     """
-    number(resolution, "resolution")
+    check_number(resolution, "resolution")
     if not 0 <= resolution < math.inf:
         raise ValueError(f"resolution is finite and 0 or more, not {resolution}")
     seed = checked_seed(seed)
