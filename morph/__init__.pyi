@@ -31,6 +31,7 @@ from .algorithms.graph.edge_betweenness import edge_betweenness as edge_betweenn
 from .algorithms.graph.independent import maximal_independent_set as maximal_independent_set
 from .algorithms.graph.johnson import johnson as johnson
 from .algorithms.graph.label_propagation import label_propagation as label_propagation
+from .algorithms.graph.leiden import leiden as leiden
 from .algorithms.graph.louvain import louvain as louvain
 from .algorithms.graph.matching import matching as matching
 from .algorithms.graph.max_flow import max_flow as max_flow
