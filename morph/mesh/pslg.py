@@ -163,9 +163,9 @@ def _host(name: str, values: Any) -> NDArray[Any]:
 def _finite(name: str, values: Any, width: int) -> Floats:
     """Return rows of finite numbers; only the maximum area of a region may be non-finite."""
     array: Floats = as_array(name, _host(name, values), np.float64, ("any", width), np)
-    good = np.isfinite(array[:, :3]).all(axis=1)
+    good = np.isfinite(array[:, :3])
     if not good.all():
-        row = int(good.argmin())
+        row = int(good.all(axis=1).argmin())
         raise ValueError(f"{name}[{row}] = {array[row].tolist()}: a number is not finite")
     return array
 

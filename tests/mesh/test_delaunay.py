@@ -236,7 +236,8 @@ def test_the_curve_visits_neighbours(target):
 
 @given(n=st.integers(1, 300))
 def test_rounds(n):
-    levels, parent = insertion_rounds(morph.device("cpu"), n)
+    order, ends = insertion_rounds(morph.device("cpu"), n)
+    levels, parent = np.split(order.point.array, ends[:-1]), order.parent.array
     assert np.array_equal(np.sort(np.concatenate(levels)), np.arange(n))
     done = levels[0]
     assert len(done) == 1 and parent[done[0]] == done[0]

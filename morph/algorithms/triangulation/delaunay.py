@@ -10,6 +10,7 @@ O(n log n) expected for any points; O(log n) rounds.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -171,18 +172,18 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     g = Graph(where)
     g.points.add("xy", vec(f64, 2))
     g.points.extend(xy=xy)
-    order = hilbert_order(g.points)
-    rounds, parent = insertion_rounds(where, n)
+    along = hilbert_order(g.points)
+    order, ends = insertion_rounds(where, n)
     g.points.add("parent", Ref("points"))
     g.add_table("triangles", pack=("node", "opposite"), node=Ref("points")[3], opposite=(i32, 3))
     g.triangles.extend(2 * n)
     g.points.add("triangle", Ref("triangles"))
     with where.active():
-        g.points.xy.array[:] = xp.take(xy, order, axis=0)
-        g.points.parent.array[:] = parent
+        g.points.xy.array[:] = xp.take(xy, along, axis=0)
+        g.points.parent.array[:] = order.parent.array
     start = Table("start", where, second=i32, third=i32)
     start.extend(1, second=n, third=n)
-    root = g.points[int(rounds[0][0])]
+    root = g.points[int(order[0].point)]
     foreach(g.points, find_second, root, start[0])
     if start[0].second < n:
         foreach(g.points, find_third, root, start[0], g)
@@ -190,8 +191,8 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
         raise ValueError("points: all lie on one line")
     foreach(start, make_first, root, g)
     duplicates = Collection(g.points, capacity=n, of=Ref(g.points))
-    _insert(g, rounds, duplicates, start)
-    _name_corners(g, order, duplicates)
+    _insert(g, order, ends, duplicates, start)
+    _name_corners(g, along, duplicates)
     _drop_ghosts(g)
     g.points.xy[:] = xy
     for name in ("parent", "triangle"):
@@ -199,48 +200,45 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     return g
 
 
-def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> None:
-    """Insert all points: early rounds by one thread, later ones in parallel.
-
-    Each later round is a list of its own: point location for the next round starts at the parents,
-    which have to be inserted, also those of large cavities.
-    """
+def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, one: Table) -> None:
+    """Insert all points: those of early rounds by one thread, later ones in parallel."""
     where, n = g.device, len(g.points)
-    join = where.xp.concatenate
     team = available_threads()
+    rounds = list(pairwise([0, *ends]))
+    points = order.point.array
+    joined = 0  # rounds that are too short for a list of their own
     if where.interprets or not where.on_host:
-        few, lists = FIRST_ROUNDS, rounds[FIRST_ROUNDS:]
+        early = FIRST_ROUNDS
     elif team == 1:
-        short = sum(len(points) <= MAX_CAVITY for points in rounds)  # too short for a list
-        few, lists = 0, [join(rounds[:short]), *rounds[short:]]
+        early, joined = 0, sum(b - a <= MAX_CAVITY for a, b in rounds)
     else:
-        few = sum(team < TEAM or len(points) <= SEQUENTIAL // 2 for points in rounds)
-        lists = [strided_blocks(points, BATCH * team, STRIDE) for points in rounds[few:]]
+        early = sum(team < TEAM or b - a <= SEQUENTIAL // 2 for a, b in rounds)
+        for a, b in rounds[early:]:
+            points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
+    begin = ends[min(early, len(ends)) - 1] if early else 0
+    capacities = n, n, initial_capacity(where, n)
+    work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
     with where.active():
-        work, retry, large = (
-            Collection(g.points, capacity=c) for c in (n, n, initial_capacity(where, n))
-        )
-        early = join(rounds[:few]) if few else work.items
-        for start in range(0, len(early), CHUNK):
+        for start in range(0, begin, CHUNK):
             work.clear()
-            work.extend(early[start : start + CHUNK])
+            work.extend(points[start : min(begin, start + CHUNK)])
             foreach(one, insert_sequentially, g, work, duplicates)
-        for items in lists:
-            work.clear()
-            work.extend(items)
-            insert_all(g, work, retry, large, duplicates, one)
+    work.clear()
+    level = len(ends) - 1 - max(early, joined - 1)
+    if begin < n:
+        insert_all(g, order, begin, level, work, retry, large, duplicates, one)
 
 
-def _name_corners(g: Graph, order: Any, duplicates: Collection) -> None:
+def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:
     """Let ``parent`` be each point's row in the input, the first of those with its coordinates."""
     where = g.device
     xp = where.xp
     g.points.add("same", Ref("points"))
     with where.active():
-        name = order.astype(np.int32)
+        name = along.astype(np.int32)
         if len(duplicates):
             later, corner = duplicates.items, duplicates.of.array
-            rows = xp.concatenate([order[later], order[corner]])
+            rows = xp.concatenate([along[later], along[corner]])
             xp.minimum.at(name, corner, name[later])
             first = name[xp.concatenate([corner, corner])]
             g.points.same.array[rows] = xp.where(first == rows, -1, first)

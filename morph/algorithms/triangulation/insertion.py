@@ -18,9 +18,10 @@ it, None until it is inserted); ``triangles`` with ``node`` and ``opposite``.
 from __future__ import annotations
 
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import i32, incircle, local, orient2d, single, vector
+from morph.prelude import i32, i64, incircle, local, orient2d, single, vector
 
 MAX_CAVITY = 60  # triangles in a cavity that an item replaces; with the two new rows 62
+REST = 8  # a round begins when the points left of the rounds before are a REST-th of the others
 
 # --- geometry ------------------------------------------------------------------------------------
 
@@ -240,9 +241,25 @@ def flip(s, edge, p, g):
     next.opposite[2] = 4 * i32(t) + 1
 
 
+@kernel
+def enqueue(entry, g, work):
+    work.add(g.points[entry.point])
+
+
 @program
-def insert_all(g, work, retry, large, duplicates, one):
-    while not work.empty:
+def insert_all(g, order, begin, level, work, retry, large, duplicates, one):
+    """Insert the points from ``begin`` on in the order, in rounds.
+
+    The first round ends where ``level`` rounds are left.  A round begins when few points are left
+    of those before: walks begin at points of earlier rounds.
+    """
+    n = i64(len(order))
+    while begin < n or not work.empty:
+        if begin < n and len(work) <= begin // REST:
+            end = (n + (i64(1) << level) - 1) >> level
+            foreach(order[begin:end], enqueue, g, work)
+            begin = end
+            level -= 1
         foreach(work, insert, g, retry, large, duplicates)
         if not large.empty:
             foreach(one, insert_sequentially, g, large, duplicates)
