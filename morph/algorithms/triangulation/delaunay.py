@@ -32,7 +32,7 @@ from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import available_threads, foreach, func, kernel
+from morph.launch.foreach import available_threads, foreach, func, kernel, program
 from morph.prelude import atomic_min, f64, i32, orient2d, vector
 from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
@@ -40,7 +40,6 @@ from morph.runtime.device import Device, device_for
 TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
 SEQUENTIAL = 2**14  # points inserted one after another, before several CPU threads find enough work
 FIRST_ROUNDS = 6  # rounds, of 32 points, inserted one after another before a GPU's threads start
-CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
 BATCH = 1024  # items that a CPU thread gathers before it claims
 STRIDE = 16  # their distance in the order, so that few compete for the same triangles
 
@@ -56,14 +55,16 @@ def find_second(p, a, start):
 
 @kernel
 def find_third(p, a, start, g):
-    if p.id < start.third:
+    if p.id < start.third and start.second < len(g.points):
         if orient2d(a.xy, g.points[start.second].xy, p.xy) != 0:
             atomic_min(start.third, i32(p.id))
 
 
 @kernel
 def make_first(start, a, g):
-    """The first triangle, and the ghosts behind its sides."""
+    """The first triangle, and the ghosts behind its sides, unless all points lie on one line."""
+    if start.third >= len(g.points):
+        return
     b, c = g.points[start.second], g.points[start.third]
     if orient2d(a.xy, b.xy, c.xy) < 0:
         b, c = c, b
@@ -80,6 +81,14 @@ def make_first(start, a, g):
     a.triangle = g.triangles[t]
     b.triangle = g.triangles[t]
     c.triangle = g.triangles[t]
+
+
+@program
+def begin(g, start, a):
+    """Make a triangle of the point a, the first one elsewhere and the first one off their line."""
+    foreach(g.points, find_second, a, start[0])
+    foreach(g.points, find_third, a, start[0], g)
+    foreach(start, make_first, a, g)
 
 
 # --- the result ----------------------------------------------------------------------------------
@@ -184,9 +193,7 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     start = Table("start", where, second=i32, third=i32)
     start.extend(1, second=n, third=n)
     root = g.points[int(order[0].point)]
-    foreach(g.points, find_second, root, start[0])
-    if start[0].second < n:
-        foreach(g.points, find_third, root, start[0], g)
+    begin(g, start, root)
     if start[0].third == n:
         raise ValueError("points: all lie on one line")
     foreach(start, make_first, root, g)
@@ -215,18 +222,11 @@ def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, one
         early = sum(team < TEAM or b - a <= SEQUENTIAL // 2 for a, b in rounds)
         for a, b in rounds[early:]:
             points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
-    begin = ends[min(early, len(ends)) - 1] if early else 0
     capacities = n, n, initial_capacity(where, n)
     work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
-    with where.active():
-        for start in range(0, begin, CHUNK):
-            work.clear()
-            work.extend(points[start : min(begin, start + CHUNK)])
-            foreach(one, insert_sequentially, g, work, duplicates)
-    work.clear()
     level = len(ends) - 1 - max(early, joined - 1)
-    if begin < n:
-        insert_all(g, order, begin, level, work, retry, large, duplicates, one)
+    early = ends[min(early, len(ends)) - 1] if early else 0
+    insert_all(g, order, early, level, work, retry, large, duplicates, one)
 
 
 def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:

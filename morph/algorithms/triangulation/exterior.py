@@ -147,8 +147,9 @@ def find_seeds(g: Graph, name: str, xy: Any) -> Table:
     )
     host = g.device.to_host
     step = -(-len(g.triangles) // SAMPLE)
-    sample = host(g.triangles.node.array[::step, 0])
-    points = host(g.points.xy.array[sample])
+    with g.device.active():
+        chosen = g.triangles.node.array[::step, 0]
+        sample, points = host(chosen), host(g.points.xy.array[chosen])
     start = [sample[_nearest(points, x)] for x in xy]
     seeds.extend(xy=xy, start=np.array(start, np.int32))
     foreach(seeds, walk_to_seed, g)

@@ -21,6 +21,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import i32, i64, incircle, local, orient2d, single, vector
 
 MAX_CAVITY = 60  # triangles in a cavity that an item replaces; with the two new rows 62
+CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
 REST = 8  # a round begins when the points left of the rounds before are a REST-th of the others
 
 # --- geometry ------------------------------------------------------------------------------------
@@ -247,13 +248,20 @@ def enqueue(entry, g, work):
 
 
 @program
-def insert_all(g, order, begin, level, work, retry, large, duplicates, one):
-    """Insert the points from ``begin`` on in the order, in rounds.
+def insert_all(g, order, early, level, work, retry, large, duplicates, one):
+    """Insert the points in order: ``early`` ones by one thread, the others in rounds.
 
     The first round ends where ``level`` rounds are left.  A round begins when few points are left
     of those before: walks begin at points of earlier rounds.
     """
     n = i64(len(order))
+    begin = i64(0)
+    while begin < early:
+        end = min(begin + CHUNK, early)
+        foreach(order[begin:end], enqueue, g, work)
+        foreach(one, insert_sequentially, g, work, duplicates)
+        work.clear()
+        begin = end
     while begin < n or not work.empty:
         if begin < n and len(work) <= begin // REST:
             end = (n + (i64(1) << level) - 1) >> level
