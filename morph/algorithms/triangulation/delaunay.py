@@ -196,7 +196,6 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     begin(g, start, root)
     if start[0].third == n:
         raise ValueError("points: all lie on one line")
-    foreach(start, make_first, root, g)
     duplicates = Collection(g.points, capacity=n, of=Ref(g.points))
     _insert(g, order, ends, duplicates, start)
     _name_corners(g, along, duplicates)
