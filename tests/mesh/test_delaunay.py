@@ -85,9 +85,9 @@ def test_many_points():
 
 def test_points_of_large_cavities_are_inserted_before_the_next_round(monkeypatch):
     """Otherwise the point location of their children starts far away."""
-    inner, run, sizes = delaunay.insert_all, insertion.foreach, []
+    inner, run, sizes = delaunay.insert_rounds, insertion.foreach, []
 
-    def insert_all(g, order, *rest):
+    def insert_rounds(g, order, *rest):
         def traced(items, kernel, *args):
             if kernel is insertion.enqueue:
                 earlier = order.point.array[: sum(sizes)]
@@ -98,7 +98,7 @@ def test_points_of_large_cavities_are_inserted_before_the_next_round(monkeypatch
         monkeypatch.setattr(insertion, "foreach", traced)
         inner.__wrapped__(g, order, *rest)
 
-    monkeypatch.setattr(delaunay, "insert_all", insert_all)
+    monkeypatch.setattr(delaunay, "insert_rounds", insert_rounds)
     turn = np.linspace(1, 12, 500)[:, None]
     arm = turn * np.concatenate([np.cos(turn), np.sin(turn)], axis=1)
     with team(1):

@@ -19,7 +19,7 @@ from morph.algorithms.triangulation.half_edges import HULL
 from morph.algorithms.triangulation.insertion import (
     MAX_CAVITY,
     ghost_side,
-    insert_all,
+    insert_rounds,
     insert_sequentially,
 )
 from morph.algorithms.triangulation.insertion_order import (
@@ -33,13 +33,14 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import available_threads, foreach, func, kernel, program
-from morph.prelude import atomic_min, f64, i32, orient2d, vector
+from morph.prelude import atomic_min, f64, i32, i64, orient2d, vector
 from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
 
 TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
 SEQUENTIAL = 2**14  # points inserted one after another, before several CPU threads find enough work
 FIRST_ROUNDS = 6  # rounds, of 32 points, inserted one after another before a GPU's threads start
+CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
 BATCH = 1024  # items that a CPU thread gathers before it claims
 STRIDE = 16  # their distance in the order, so that few compete for the same triangles
 
@@ -190,7 +191,7 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     with where.active():
         g.points.xy.array[:] = xp.take(xy, along, axis=0)
         g.points.parent.array[:] = order.parent.array
-    start = Table("start", where, second=i32, third=i32)
+    start = Table("start", where, second=i32, third=i32, begin=i64, end=i64, level=i64)
     start.extend(1, second=n, third=n)
     root = g.points[int(order[0].point)]
     begin(g, start, root)
@@ -206,8 +207,11 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     return g
 
 
-def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, one: Table) -> None:
-    """Insert all points: those of early rounds by one thread, later ones in parallel."""
+def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, start: Table) -> None:
+    """Insert all points: those of early rounds by one thread, later ones in parallel.
+
+    So are points with large cavities, before walks begin at them.
+    """
     where, n = g.device, len(g.points)
     team = available_threads()
     rounds = list(pairwise([0, *ends]))
@@ -223,9 +227,22 @@ def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, one
             points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
     capacities = n, n, initial_capacity(where, n)
     work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
-    level = len(ends) - 1 - max(early, joined - 1)
+    level = len(ends) - max(early, joined - 1)
     early = ends[min(early, len(ends)) - 1] if early else 0
-    insert_all(g, order, early, level, work, retry, large, duplicates, one)
+    for first in range(0, early, CHUNK):
+        work.clear()
+        work.extend(points[first : min(early, first + CHUNK)])
+        foreach(start, insert_sequentially, g, work, duplicates)
+    work.clear()
+    start[0].begin, start[0].end, start[0].level = early, early, level
+    while True:
+        insert_rounds(g, order, start[0], work, retry, large, duplicates)
+        if large.empty:
+            return
+        foreach(start, insert_sequentially, g, large, duplicates)
+        large.clear()
+        if work.empty:  # the program has swapped them
+            work, retry = retry, work
 
 
 def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:

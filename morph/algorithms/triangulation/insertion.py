@@ -21,8 +21,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import i32, i64, incircle, local, orient2d, single, vector
 
 MAX_CAVITY = 60  # triangles in a cavity that an item replaces; with the two new rows 62
-CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
-REST = 8  # a round begins when the points left of the rounds before are a REST-th of the others
+WINDOW = 2**19  # points of a round that are begun at once
 
 # --- geometry ------------------------------------------------------------------------------------
 
@@ -108,10 +107,11 @@ def coincident_corner(t, x):
 
 
 @func
-def grow_cavity(g, x, seed, cavity, boundary, neighbours):
+def grow_cavity(g, x, seed, cavity, boundary, starts, neighbours):
     """Collect the triangles whose circumcircle contains x; false if there are too many.
 
-    ``boundary`` and ``neighbours`` are the half-edges and triangles around them, counter-clockwise.
+    ``boundary``, ``starts`` and ``neighbours`` are the half-edges around them, counter-clockwise,
+    their first vertices, and their triangles.
     """
     stack = local(i32, 64)
     cavity.add(seed)
@@ -130,26 +130,26 @@ def grow_cavity(g, x, seed, cavity, boundary, neighbours):
             stack.add(t.opposite[next_side(side)])
         else:
             boundary.add(edge)
+            starts.add(t.node[next_side(next_side(side))])
             neighbours.add(t)
     return True
 
 
 @func
-def fill_cavity(g, p, cavity, boundary):
+def fill_cavity(g, p, cavity, boundary, starts):
     """Replace the cavity by a fan around p."""
     size = boundary.size
     before = cavity[size - 1]
     t = cavity[0]
+    a = starts[0]
     for i in range(size):
-        next = cavity[0] if i + 1 == size else cavity[i + 1]
+        j = 0 if i + 1 == size else i + 1
+        next, b = cavity[j], starts[j]
         edge = boundary[i]
-        side = edge & 3
-        behind = g.triangles[edge >> 2]
-        t.node = vector(p, behind.node[next_side(next_side(side))], behind.node[next_side(side)])
+        t.node = vector(p, a, b)
         t.opposite = vector(edge, 4 * i32(next) + 2, 4 * i32(before) + 1)
-        behind.opposite[side] = 4 * i32(t)
-        before = t
-        t = next
+        g.triangles[edge >> 2].opposite[edge & 3] = 4 * i32(t)
+        before, t, a = t, next, b
     p.triangle = t
     q = p.parent
     # race: q may be inserted in this step; every triangle that is written is at q
@@ -166,17 +166,18 @@ def insert(p, g, retry, large, duplicates):
     same = coincident_corner(seed, x)
     cavity = g.triangles.local(64)
     boundary = local(i32, 64)
+    starts = g.points.local(64)
     neighbours = g.triangles.local(64)
     if same is not None:
         duplicates.add(p, same)
         p.triangle = seed  # race: walks to points whose parent is p start here or at an ancestor
-    elif not grow_cavity(g, x, seed, cavity, boundary, neighbours):
+    elif not grow_cavity(g, x, seed, cavity, boundary, starts, neighbours):
         large.add(p)
     else:
         cavity.add(g.triangles[2 * p.id])  # the two rows reserved for p
         cavity.add(g.triangles[2 * p.id + 1])
         if single(cavity, guard=neighbours):
-            fill_cavity(g, p, cavity, boundary)
+            fill_cavity(g, p, cavity, boundary, starts)
         else:
             retry.add(p)
 
@@ -248,29 +249,23 @@ def enqueue(entry, g, work):
 
 
 @program
-def insert_all(g, order, early, level, work, retry, large, duplicates, one):
-    """Insert the points in order: ``early`` ones by one thread, the others in rounds.
+def insert_rounds(g, order, progress, work, retry, large, duplicates):
+    """Insert the points of ``order`` in rounds, until some have large cavities.
 
-    The first round ends where ``level`` rounds are left.  A round begins when few points are left
-    of those before: walks begin at points of earlier rounds.
+    Walks begin at points of earlier rounds.  Of a large round parts are begun one after another,
+    with points that are near one another, so that a GPU's cache holds the triangles there.
     """
     n = i64(len(order))
-    begin = i64(0)
-    while begin < early:
-        end = min(begin + CHUNK, early)
-        foreach(order[begin:end], enqueue, g, work)
-        foreach(one, insert_sequentially, g, work, duplicates)
-        work.clear()
-        begin = end
-    while begin < n or not work.empty:
-        if begin < n and len(work) <= begin // REST:
-            end = (n + (i64(1) << level) - 1) >> level
-            foreach(order[begin:end], enqueue, g, work)
-            begin = end
+    begin, end, level = progress.begin, progress.end, progress.level
+    while (begin < n or not work.empty) and large.empty:
+        if begin == end and work.empty:
             level -= 1
+            end = (n + (i64(1) << level) - 1) >> level
+        if begin < end and len(work) <= WINDOW // 4:
+            last = min(begin + WINDOW, end)
+            foreach(order[begin:last], enqueue, g, work)
+            begin = last
         foreach(work, insert, g, retry, large, duplicates)
-        if not large.empty:
-            foreach(one, insert_sequentially, g, large, duplicates)
-            large.clear()
         work, retry = retry, work
         retry.clear()
+    progress.begin, progress.end, progress.level = begin, end, level
