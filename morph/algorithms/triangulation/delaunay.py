@@ -33,7 +33,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import available_threads, foreach, func, kernel, program
-from morph.prelude import atomic_min, f64, i32, i64, orient2d, vector
+from morph.prelude import atomic_min, f64, i32, orient2d, vector
 from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
 
@@ -191,7 +191,7 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     with where.active():
         g.points.xy.array[:] = xp.take(xy, along, axis=0)
         g.points.parent.array[:] = order.parent.array
-    start = Table("start", where, second=i32, third=i32, begin=i64, end=i64, level=i64)
+    start = Table("start", where, second=i32, third=i32, begin=i32, level=i32)
     start.extend(1, second=n, third=n)
     root = g.points[int(order[0].point)]
     begin(g, start, root)
@@ -227,14 +227,14 @@ def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, sta
             points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
     capacities = n, n, initial_capacity(where, n)
     work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
-    level = len(ends) - max(early, joined - 1)
+    level = len(ends) - max(early, joined)
     early = ends[min(early, len(ends)) - 1] if early else 0
     for first in range(0, early, CHUNK):
         work.clear()
         work.extend(points[first : min(early, first + CHUNK)])
         foreach(start, insert_sequentially, g, work, duplicates)
     work.clear()
-    start[0].begin, start[0].end, start[0].level = early, early, level
+    start[0].begin, start[0].level = early, level
     while True:
         insert_rounds(g, order, start[0], work, retry, large, duplicates)
         if large.empty:

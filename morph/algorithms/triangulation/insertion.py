@@ -18,7 +18,7 @@ it, None until it is inserted); ``triangles`` with ``node`` and ``opposite``.
 from __future__ import annotations
 
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import i32, i64, incircle, local, orient2d, single, vector
+from morph.prelude import i32, incircle, local, orient2d, single, vector
 
 MAX_CAVITY = 60  # triangles in a cavity that an item replaces; with the two new rows 62
 WINDOW = 2**19  # points of a round that are begun at once
@@ -255,17 +255,18 @@ def insert_rounds(g, order, progress, work, retry, large, duplicates):
     Walks begin at points of earlier rounds.  Of a large round parts are begun one after another,
     with points that are near one another, so that a GPU's cache holds the triangles there.
     """
-    n = i64(len(order))
-    begin, end, level = progress.begin, progress.end, progress.level
-    while (begin < n or not work.empty) and large.empty:
-        if begin == end and work.empty:
-            level -= 1
-            end = (n + (i64(1) << level) - 1) >> level
-        if begin < end and len(work) <= WINDOW // 4:
-            last = min(begin + WINDOW, end)
-            foreach(order[begin:last], enqueue, g, work)
-            begin = last
+    begin = progress.begin
+    level = progress.level
+    while (begin < len(order) or not work.empty) and large.empty:
+        end = i32(len(order)) + (i32(1) << level) - 1 >> level
+        level = level - 1 if work.empty and begin == end else level
+        end = i32(len(order)) + (i32(1) << level) - 1 >> level
+        last = min(begin + i32(WINDOW), end) if len(work) <= WINDOW // 4 else begin
+        # not in a branch, which would compile what follows twice
+        foreach(order[begin:last], enqueue, g, work)
+        begin = last
         foreach(work, insert, g, retry, large, duplicates)
         work, retry = retry, work
         retry.clear()
-    progress.begin, progress.end, progress.level = begin, end, level
+    progress.begin = begin
+    progress.level = level

@@ -25,7 +25,7 @@ from morph.graph import Graph
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import available_threads
 from morph.mesh import Mesh, Pslg, RepairWarning
-from morph.runtime.arrays import all_true, any_true
+from morph.runtime.arrays import all_true, any_true, is_host
 from morph.runtime.device import Device, device_for
 
 FEW_THREADS = 2  # up to so many, segments one by one take less time than claims of channels
@@ -110,11 +110,12 @@ def triangulate(
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
     ends = graph.segments[of]
     points, attributes = graph.points, graph.point_attributes
+    given = points if is_host(source) or where.on_host else source
     few_threads = where.on_host and available_threads() <= FEW_THREADS
     one_by_one = crossing == "refuse" and few_threads
     while True:
         report("points", len(points))
-        g = delaunay_tables(points, where)
+        g = delaunay_tables(given, where)
         same = _duplicates(g)
         if duplicates == "refuse" and same is not None:
             _refuse_duplicates(same[:n])
@@ -138,7 +139,7 @@ def triangulate(
         split = split_intersections(g)
         g.dissolve()
         attributes = np.concatenate([attributes, _between(points, attributes, split)])
-        points = np.concatenate([points, split.points])
+        given = points = np.concatenate([points, split.points])
         ends, of = split.pieces, of[split.of]
     report("domain", len(g.triangles))
     kept, region = remove_exterior(g, graph.holes, graph.regions, hull)
@@ -259,7 +260,7 @@ def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
     earliness = np.zeros(len(domain.points), np.int32)
     np.maximum.at(earliness, ends, np.repeat(last - rank[marked], 2).astype(np.int32))
     point_markers = np.zeros(len(domain.points), np.int32)
-    if any_true(graph.point_markers != 0):
+    if np.count_nonzero(graph.point_markers):
         point_markers[:n] = graph.point_markers
     ends = ends[point_markers[ends] == 0]
     point_markers[ends] = marker_of[last - earliness[ends]]
