@@ -33,7 +33,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import available_threads, foreach, func, kernel, program
-from morph.prelude import atomic_min, f64, i32, orient2d, vector
+from morph.prelude import atomic_min, f64, i32, i64, orient2d, vector
 from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
 
@@ -106,6 +106,31 @@ def find_ghosts(t, g, ghosts):
             g.triangles[edge >> 2].opposite[edge & 3] = HULL
 
 
+@kernel
+def list_unused(t, end, unused):
+    """Collect the rows that are not in use, of those that the result has."""
+    if i32(t) < end:
+        unused.add(old_row=i32(t))
+
+
+@kernel
+def list_last(t, last):
+    """Collect the triangles in rows that the result does not have."""
+    if ghost_side(t) < 0:
+        last.add(old_row=i32(t))
+
+
+@kernel
+def offer(entry, places):
+    places[i64(entry)].unused = entry.old_row
+
+
+@kernel
+def take(entry, places, end):
+    """These triangles are as many as the rows that are not in use."""
+    places[entry.old_row - end].new_row = places[i64(entry)].unused
+
+
 @func
 def moved_half_edge(edge, end, places):
     """The code of a half-edge after triangles from row ``end`` on have moved."""
@@ -128,9 +153,22 @@ def renumber(t, end, places):
 
 
 @kernel
-def move(entry):
-    entry.new_row.node = entry.item.node
-    entry.new_row.opposite = entry.item.opposite
+def move(entry, g, places, end):
+    t = g.triangles[entry.old_row]
+    new = g.triangles[places[entry.old_row - end].new_row]
+    new.node = t.node
+    new.opposite = t.opposite
+
+
+@program
+def drop_ghosts(g, ghosts, end, places, unused, last):
+    """Number corners as in the input, and move the triangles from row ``end`` on before it."""
+    foreach(ghosts, list_unused, end, unused)
+    foreach(g.triangles[end:], list_last, last)
+    foreach(unused, offer, places)
+    foreach(last, take, places, end)
+    foreach(g.triangles, renumber, end, places)
+    foreach(last, move, g, places, end)
 
 
 def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
@@ -262,24 +300,13 @@ def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:
 
 
 def _drop_ghosts(g: Graph) -> None:
-    """Number corners as in the input, and move the last triangles to the rows of ghosts."""
-    where = g.device
-    xp = where.xp
-    rows = len(g.triangles)
+    """Remove ghosts and rows not in use."""
+    where, rows = g.device, len(g.triangles)
     ghosts = Collection(g.triangles, capacity=rows // (8 if where.on_host else 256) + 64)
     foreach(g.triangles, find_ghosts, g, ghosts)
-    end = rows - len(ghosts)
-    places = Table("places", where, new_row=i32)
-    places.extend(len(ghosts))
-    moves = Collection(g.triangles, new_row=Ref(g.triangles))
-    with where.active():
-        unused = xp.sort(ghosts.items)
-        stays = xp.ones(rows - end, np.bool_)
-        stays[unused[unused >= end] - end] = False
-        last = xp.flatnonzero(stays).astype(np.int32)
-        free = unused[unused < end]
-        places.new_row.array[last] = free
-        moves.extend(last + end, new_row=free)
-    foreach(g.triangles, renumber, end, places)
-    foreach(moves, move)
-    g.triangles.truncate(end)
+    count = len(ghosts)
+    places = Table("places", where, unused=i32, new_row=i32)
+    places.extend(count)
+    unused, last = (Collection(device=where, capacity=count, old_row=i32) for _ in range(2))
+    drop_ghosts(g, ghosts, i32(rows - count), places, unused, last)
+    g.triangles.truncate(rows - count)
