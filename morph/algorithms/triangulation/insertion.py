@@ -163,6 +163,8 @@ def insert(p, g, retry, large, duplicates):
         return
     x = p.xy
     seed = containing_triangle(g, p)
+    a, b, c = seed.node
+    near = b if a is None else a
     same = coincident_corner(seed, x)
     cavity = g.triangles.local(64)
     boundary = local(i32, 64)
@@ -180,6 +182,7 @@ def insert(p, g, retry, large, duplicates):
             fill_cavity(g, p, cavity, boundary, starts)
         else:
             retry.add(p)
+            p.parent = near  # race: walks to points whose parent is p start near p, either way
 
 
 @kernel
