@@ -303,7 +303,7 @@ MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, 
 constexpr i64 PREFETCH_DISTANCE = 6;  // the row of the item so many places ahead is prefetched
 // The bounds of a row are prefetched before it, columns of its first neighbours after it; ROW_ and ENDS_DISTANCE are
 // distances to the item whose bounds are prefetched.
-constexpr i64 FAR_DISTANCE = 12, ROW_DISTANCE = FAR_DISTANCE - PREFETCH_DISTANCE, ENDS_DISTANCE = FAR_DISTANCE - 3;
+constexpr i64 BOUNDS_DISTANCE = 12, ROW_DISTANCE = BOUNDS_DISTANCE - PREFETCH_DISTANCE, ENDS_DISTANCE = BOUNDS_DISTANCE - 3;
 template <class Step, class = void> constexpr bool PREFETCHES = false;
 template <class Step> constexpr bool PREFETCHES<Step, Void<decltype(&Step::prefetch_row)>> = true;
 
@@ -321,7 +321,7 @@ MORPH_SINGLE_THREADED void run_single_threaded(const A& shared, const R& run, co
             typename Step::I it(a, t, part.i);
             caches.serve(it);
             if constexpr (PREFETCHES<Step>) {
-                if (part.i + FAR_DISTANCE < last) s.prefetch_row(a, t, part.i + FAR_DISTANCE);
+                if (part.i + BOUNDS_DISTANCE < last) s.prefetch_row(a, t, part.i + BOUNDS_DISTANCE);
             }
             run_item(a, s, it);
         }

@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from morph.data.conversion import as_integer
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.graph.arrange import (
     Rows,
@@ -27,7 +26,7 @@ from morph.graph.interop import (
     networkx_edges,
     table_edges,
 )
-from morph.language.arguments import boolean, check_name
+from morph.language.arguments import boolean, check_name, integer
 from morph.language.dtypes import parse
 from morph.language.messages import shown
 from morph.runtime.arrays import listed, refuse_masked
@@ -376,7 +375,7 @@ class Making:
         arranged : bool
             False if edges must be sorted by source, or reverse edges are added.
         """
-        n, m = as_integer(n, "n"), as_integer(m, "m")
+        n, m = integer(n, "n"), integer(m, "m")
         arranged = boolean(arranged, "arranged")
         if weight is not None:
             weight = parse(weight, "weight").dtype

@@ -270,10 +270,10 @@ class Compiled(Outline):
                         f"{given!r} is {shown(value)}: {t} holds {info.min} to {info.max}"
                     ) from None
 
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         """Whether all captured Python values are those that were compiled in."""
-        for holds in self.dependencies:
-            if not holds():
+        for is_equal in self.dependencies:
+            if not is_equal():
                 return False
         return True
 
@@ -303,7 +303,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         slots, description = _slots(request)
         key = description.key
         cached = _compiled.get(key)
-        if cached is not None and cached.holds():
+        if cached is not None and cached.is_current():
             # it may have been compiled for a graph on which the program runs launch by launch
             return bind(request) if prepare_objects(cached, slots) else (cached, slots)
         since = perf_counter()

@@ -339,10 +339,17 @@ def test_algorithms_use_public_names_only(module):
     types = {"Applied", "Device", "DeviceGroup", "DividedFormula", "Function", "Hook", "RankGroup",
              "RepairWarning", "Row"}  # fmt: skip
     public = {*morph.__all__, *morph.worklists.__all__}
-    public |= {*vars(morph.prelude), *types, "counting", "detach", "exclusive", "number",
+    public |= {*vars(morph.prelude), *types, "counting", "detach", "exclusive", "integer",
                "real_array"}  # fmt: skip
     public |= {"all_true", "any_true", "bincount", "count_each", "count_true", "rough_mean"}
-    public |= {"as_integer", "available_threads", "boolean", "check_callable", "have_reverses"}
+    public |= {
+        "available_threads",
+        "boolean",
+        "check_callable",
+        "check_choice",
+        "check_number",
+        "have_reverses",
+    }
     public |= {"listed", "mix32", "mix64", "refuse_masked", "refuse_rounded", "shortened", "shown"}
     public |= {"uninterrupted", "unmix64"}
     public |= {"compile_ahead", "device_for", "plus", "set_lengths", "share_of", "sort_words"}

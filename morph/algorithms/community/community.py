@@ -35,9 +35,8 @@ from morph.algorithms.community.tasks import (
     search_tables,
 )
 from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
-from morph.data.conversion import as_integer, number
 from morph.graph import Graph
-from morph.language.arguments import boolean, check_callable
+from morph.language.arguments import boolean, check_callable, check_number, integer
 from morph.language.messages import shown
 from morph.runtime.arrays import listed
 
@@ -211,10 +210,10 @@ def community(
     begin = clock.monotonic()
     every = boolean(all, "all")
     if time is not None:
-        number(time, "time")
+        check_number(time, "time")
     if time is not None and not time >= 0:
         raise ValueError(f"time is a number of seconds from 0 on, not {time}")
-    if top is not None and (top := as_integer(top, "top")) < 1:
+    if top is not None and (top := integer(top, "top")) < 1:
         raise ValueError(f"top is a number of subgraphs from 1 on, not {top}")
     pair = None if np.ndim(size) == 2 else _sizes(size)
     vertex = source_rows(graph, q, "q").astype(np.int64)
@@ -230,7 +229,7 @@ def community(
 def _sizes(size: Any) -> tuple[int, int]:
     if not isinstance(size, Sequence | np.ndarray) or len(size) != 2:
         raise TypeError(f"size is a pair of integers, the least and the largest, not {shown(size)}")
-    least, most = (as_integer(x, "size") for x in size)
+    least, most = (integer(x, "size") for x in size)
     if not 1 <= least <= most:
         raise ValueError(f"size is a pair 1 <= least <= largest, not ({least}, {most})")
     return least, most

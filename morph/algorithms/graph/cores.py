@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from morph.algorithms.graph.arguments import of_graph, results, results_device
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.language.arguments import integer
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
 
@@ -164,7 +164,7 @@ def k_core(graph: Graph, k: int) -> KCore:
     ValueError
         If it is negative.
     """
-    if (k := as_integer(k, "k")) < 0:
+    if (k := integer(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
     core = _peel(graph, last, last)

@@ -60,9 +60,9 @@ from morph.algorithms.graph.communities import (
     unite,
 )
 from morph.data.collection import Collection, Set
-from morph.data.conversion import number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.language.arguments import check_number
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
@@ -394,7 +394,7 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
     Weights are rounded to multiples of a power of 2, at most 2**-59 times the largest weight times
     the number of edges.
     """
-    number(resolution, "resolution")
+    check_number(resolution, "resolution")
     if not 0 <= resolution < math.inf:
         raise ValueError(f"resolution is finite and 0 or more, not {resolution}")
     seed = checked_seed(seed)

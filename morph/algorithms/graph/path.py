@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.graph.arguments import as_graph, vertex_id
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.language.arguments import integer
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
 from morph.prelude import i32, i64
@@ -100,7 +100,7 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
             raise ValueError("the result has no predecessors: sssp(..., predecessors=True)")
         n = len(graph.points)
         if row is not None:
-            row = as_integer(row, "row")
+            row = integer(row, "row")
             if before.ndim != 2 or not 0 <= row < len(before):
                 raise ValueError(f"row = {row} of predecessors with shape {before.shape}")
             distance, before = distance[row], before[row]

@@ -52,10 +52,9 @@ from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_number
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
@@ -298,7 +297,7 @@ def sssp(
     starts = (source_rows if rows else source_ids)(graph, source)
     target_ids = NO_TARGETS if targets is None else source_ids(graph, targets, "target")
     if cutoff is not None:
-        number(cutoff, "cutoff")
+        check_number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     if "weight" not in graph.edges.columns:

@@ -29,10 +29,10 @@ from morph.algorithms.graph.triangles import (
     make_tables,
 )
 from morph.data.collection import Collection
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.sorting import sort_words
 from morph.graph import Graph
+from morph.language.arguments import integer
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.launch.kept import KeptLaunches
@@ -470,7 +470,7 @@ def k_truss(graph: Graph, k: int) -> KTruss:
     ValueError
         If ``k`` is negative.
     """
-    if (k := as_integer(k, "k")) < 0:
+    if (k := integer(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 3, len(graph.edges))  # no support is larger
     number, pair = _peel(graph, last, last)

@@ -19,9 +19,9 @@ from morph.algorithms.triangulation.delaunay import delaunay_tables
 from morph.algorithms.triangulation.domain import Domain, read_domain
 from morph.algorithms.triangulation.exterior import remove_exterior
 from morph.algorithms.triangulation.intersections import split_intersections
-from morph.algorithms.triangulation.options import boolean, choice, function
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
+from morph.language.arguments import boolean, check_callable, check_choice
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import available_threads
 from morph.mesh import Mesh, Pslg, RepairWarning
@@ -89,6 +89,8 @@ def triangulate(
 
     Raises
     ------
+    TypeError
+        If ``hull`` is not True or False, or ``progress`` not a function.
     ValueError
         If the input is out of range or of the wrong type; points repeat, are fewer than three or
         all on one line; segments cross; a hole or region lies on a segment or on the hull; nothing
@@ -96,9 +98,10 @@ def triangulate(
     FormatError, OSError
         If ``source`` is a file that cannot be read.
     """
-    choice("crossing", crossing, ("refuse", "split"))
-    choice("duplicates", duplicates, ("refuse", "merge"))
-    hull, report = boolean("hull", hull), function("progress", progress) or _silent
+    check_choice(crossing, "crossing", ("refuse", "split"))
+    check_choice(duplicates, "duplicates", ("refuse", "merge"))
+    check_callable(progress, "progress")
+    hull, report = boolean(hull, "hull"), progress or _silent
     named = {"segments": segments, "holes": holes, "regions": regions}
     named["segment_markers"] = segment_markers
     graph = _graph(source, named, merge=duplicates == "merge")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from morph.runtime.toolchain import OutOfTime, cache, later, processes
+from morph.runtime.toolchain.parallel import cores
 
 VARIABLE = "MORPH_OPTIMIZE"
 quick: set[Path] = set()  # libraries of this process that are not fully optimised
@@ -136,9 +137,7 @@ class Background:
 
 def _threads() -> int:
     """Return how many compilers may run in the background."""
-    known = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
-    return max(min(cores // CORES, MOST), 1)
+    return max(min(cores() // CORES, MOST), 1)
 
 
 background = Background()
