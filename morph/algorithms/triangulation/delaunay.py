@@ -265,7 +265,7 @@ def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, sta
             points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
     capacities = n, n, initial_capacity(where, n)
     work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
-    level = len(ends) - max(early, joined)
+    level = len(ends) - max(early, joined - 1)
     early = ends[min(early, len(ends)) - 1] if early else 0
     for first in range(0, early, CHUNK):
         work.clear()
@@ -273,7 +273,7 @@ def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, sta
         foreach(start, insert_sequentially, g, work, duplicates)
     work.clear()
     start[0].begin, start[0].level = early, level
-    while True:
+    while early < n:
         insert_rounds(g, order, start[0], work, retry, large, duplicates)
         if large.empty:
             return

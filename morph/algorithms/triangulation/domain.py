@@ -1,5 +1,7 @@
 """The arrays of a triangulated domain, read from its tables on their device."""
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -101,7 +103,7 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
         m = _number(g, stays, kept)
     node, nbr = (device.empty((m, 3), np.int32) for _ in range(2))
     corners = table_of(device, "corners", node=node, nbr=nbr)
-    columns = {"half_edge": i32, "ends": vec(i32, 2), "by": i32, "hull": bool_}
+    columns: dict[str, Any] = {"half_edge": i32, "ends": vec(i32, 2), "by": i32, "hull": bool_}
     chords = len(g.chords) if "chords" in g.tables else 0
     sides = Collection(device=device, capacity=chords + m // 256 + 64, **columns)
     (read_numbered if numbered else read_all)(g, corners, sides)

@@ -21,7 +21,6 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import i32, incircle, local, orient2d, single, vector
 
 MAX_CAVITY = 60  # triangles in a cavity that an item replaces; with the two new rows 62
-WINDOW = 2**19  # points of a round that are begun at once
 
 # --- geometry ------------------------------------------------------------------------------------
 
@@ -163,8 +162,6 @@ def insert(p, g, retry, large, duplicates):
         return
     x = p.xy
     seed = containing_triangle(g, p)
-    a, b, c = seed.node
-    near = b if a is None else a
     same = coincident_corner(seed, x)
     cavity = g.triangles.local(64)
     boundary = local(i32, 64)
@@ -182,7 +179,6 @@ def insert(p, g, retry, large, duplicates):
             fill_cavity(g, p, cavity, boundary, starts)
         else:
             retry.add(p)
-            p.parent = near  # race: walks to points whose parent is p start near p, either way
 
 
 @kernel
@@ -255,19 +251,17 @@ def enqueue(entry, g, work):
 def insert_rounds(g, order, progress, work, retry, large, duplicates):
     """Insert the points of ``order`` in rounds, until some have large cavities.
 
-    Walks begin at points of earlier rounds.  Of a large round parts are begun one after another,
-    with points that are near one another, so that a GPU's cache holds the triangles there.
+    The first ``progress.begin`` points are inserted or in ``work``, and the round ends there that
+    has ``progress.level`` rounds behind it.  Walks begin at points of earlier rounds.
     """
     begin = progress.begin
     level = progress.level
     while (begin < len(order) or not work.empty) and large.empty:
+        level = level - 1 if work.empty else level
         end = i32(len(order)) + (i32(1) << level) - 1 >> level
-        level = level - 1 if work.empty and begin == end else level
-        end = i32(len(order)) + (i32(1) << level) - 1 >> level
-        last = min(begin + i32(WINDOW), end) if len(work) <= WINDOW // 4 else begin
-        # not in a branch, which would compile what follows twice
-        foreach(order[begin:last], enqueue, g, work)
-        begin = last
+        # no points unless a round begins: a branch would compile what follows twice
+        foreach(order[begin:end], enqueue, g, work)
+        begin = end
         foreach(work, insert, g, retry, large, duplicates)
         work, retry = retry, work
         retry.clear()
