@@ -163,10 +163,13 @@ def _host(name: str, values: Any) -> NDArray[Any]:
 def _finite(name: str, values: Any, width: int) -> Floats:
     """Return rows of finite numbers; only the maximum area of a region may be non-finite."""
     array: Floats = as_array(name, _host(name, values), np.float64, ("any", width), np)
-    good = np.isfinite(array[:, :3]).all(axis=1)
-    if not good.all():
-        row = int(good.argmin())
-        raise ValueError(f"{name}[{row}] = {array[row].tolist()}: a number is not finite")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array[:, :3].sum()
+    if not np.isfinite(total):  # else all terms are finite; large ones may overflow
+        good = np.isfinite(array[:, :3]).all(axis=1)
+        if not good.all():
+            row = int(good.argmin())
+            raise ValueError(f"{name}[{row}] = {array[row].tolist()}: a number is not finite")
     return array
 
 
