@@ -66,9 +66,13 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
         return
     progress.expect(len(units))
     for description in units:
+        compiled = None
         with suppress(Exception):  # the launch compiles the unit again, and raises the error
-            if (compiled := _with_text(description)) is not None:
-                parallel.start(_builder(device, compiled))
+            compiled = _with_text(description)
+        if compiled is None:
+            progress.found()
+        else:
+            parallel.start(_builder(device, compiled))
     with suppress(OSError):
         cache.remember(mark, {"call": call})
 
@@ -90,7 +94,13 @@ def _suits(description: Description, graph: Any) -> bool:
 
 
 def _builder(device: Device, compiled: Compiled) -> Callable[[], object]:
-    return lambda: device.build(compiled)
+    def build() -> None:
+        try:
+            device.build(compiled)
+        finally:
+            progress.found()
+
+    return build
 
 
 def _with_text(description: Description) -> Compiled | None:
