@@ -451,6 +451,7 @@ class Run:
             complete = bool(ended or not left)
         found = search.all_members(min(count, capacity))
         return sorted(found, key=np.ndarray.tolist), complete
+
     def find_all_on_lists(self, i: int, degree: int, wanted: int) -> Found | None:
         """Find subgraphs of a minimum degree among the candidates in the hash table.
 
