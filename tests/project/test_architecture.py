@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
@@ -349,6 +350,7 @@ def test_algorithms_use_public_names_only(module):
         "check_choice",
         "check_number",
         "have_reverses",
+        "name_of",
     }
     public |= {"listed", "mix32", "mix64", "refuse_masked", "refuse_rounded", "shortened", "shown"}
     public |= {"uninterrupted", "unmix64"}
@@ -486,6 +488,16 @@ def test_names_have_no_private_words():
 def test_prelude_includes_no_header():
     for header in (ROOT / "kernels").rglob("*.h"):
         assert "#include" not in header.read_text(), header.name
+
+
+def test_errors_have_public_names():
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
+    names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
+    assert {"morph.DeviceError", "morph.PartError", "morph.CompileError"} <= {*names}
+    for name in names:
+        place, _, last = name.rpartition(".")
+        kind = getattr(pkgutil.resolve_name(place or "builtins"), last)
+        assert issubclass(kind, Exception), name
 
 
 def test_public_names_are_there():
