@@ -109,7 +109,8 @@ def test_verbose_after_the_command(tmp_path: Path) -> None:
     logs = []
     for words in (
         ["--verbose", "generate", "grid", "3", "3"], ["generate", "grid", "3", "3", "--verbose"],
-        ["generate", "--verbose", "grid", "3", "3"], ["-v", "generate", "grid", "3", "3", "--verbose"],
+        ["generate", "--verbose", "grid", "3", "3"],
+        ["-v", "generate", "grid", "3", "3", "--verbose"],
     ):  # fmt: skip
         done = CliRunner().invoke(main, [*words, "-o", out])
         assert done.exit_code == 0, done.output

@@ -63,7 +63,8 @@ LAYERS = {
     "partition": f"{BELOW_LAUNCH} compiler launch updates partition",
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh partition",  # binds the hooks, see HOOKS
-    "validate": "runtime data graph validate",  # no part of the algorithms that it checks
+    # no part of the algorithms that it checks
+    "validate": "language.arguments runtime data graph validate",
     "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.community": f"{PUBLIC} algorithms.graph algorithms.community",
