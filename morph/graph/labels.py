@@ -269,9 +269,10 @@ class Labelled:
 def name_of(graph: Any, vertex: Any) -> str:
     """Return the label of a vertex for an error message, or its id if it has no label."""
     label = None
-    if isinstance(graph, Labelled) and graph.labelled:  # not in parts
-        column = graph.points.columns.get(COLUMN)  # also of points that a batch has just deleted
-        label = None if column is None else graph._labels[int(column.array[int(vertex)])]
+    labels = graph._labels if isinstance(graph, Labelled) else None  # not of parts
+    if labels is not None and COLUMN in graph.points.columns:
+        # also of points that a batch has just deleted
+        label = labels[int(graph.points.columns[COLUMN].array[int(vertex)])]
     return str(int(vertex)) if label is None else shown(label, SHOWN)
 
 

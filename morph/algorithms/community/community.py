@@ -163,12 +163,13 @@ class Queries:
         """Lower the bounds of queries below degrees of which they have no subgraph."""
         np.minimum.at(self.bound, at, degree - 1)
 
-    def complete(self, i: int) -> None:
-        """Find any subgraph, if there is none yet."""
-        if self.members[i] is None:
+    def complete(self, i: int) -> Ints:
+        """Return the best subgraph so far; find any, if there is none yet."""
+        if (found := self.members[i]) is None:
             count = max(int(self.min_size[i]), int(self.best[i]) + 1)
             found = nearest(self.graph, int(self.vertex[i]), count)
             self.members[i], self.best[i] = found, min_degree(self.graph, found)
+        return found
 
 
 @of_graph_on_one_device
@@ -484,14 +485,17 @@ class Run:
         x = self.queries
         if not x.exists[i]:
             return None
-        x.complete(i)
+        members = x.complete(i)
         best, bound = int(x.best[i]), int(x.bound[i])
         proved = best == bound
         found = self.find_all(i, best) if proved and every else None
         first = self.find_top(i, top, found) if proved and top is not None else None
-        proved = proved and (found is None or found[1]) and (first is None or first[1])
-        sets, ranked = found and (found[0] or [x.members[i]]), first and first[0]
-        return Community(best, x.members[i], proved, bound, int(x.nodes[i]), sets, ranked)
+        sets = ranked = None
+        if found is not None:  # at least the best one, if the time was up
+            sets, proved = found[0] or [members], proved and found[1]
+        if first is not None:
+            ranked, proved = first[0] or [(best, members)], proved and first[1]
+        return Community(best, members, proved, bound, int(x.nodes[i]), sets, ranked)
 
     def find_top(
         self, i: int, count: int, best: Found | None
@@ -513,6 +517,4 @@ class Run:
             sets, complete = found
             ranked += [(degree, x) for x in sets if x.tobytes() not in seen]
             seen.update(x.tobytes() for x in sets)
-        if not ranked:
-            ranked = [(int(self.queries.best[i]), self.queries.members[i])]
         return ranked[:count], complete
