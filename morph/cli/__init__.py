@@ -23,6 +23,7 @@ from morph.cli import triangle_switches
 from morph.cli.common import FullSummaries, Run, complain, examples, need_command, process_age
 from morph.cli.interrupts import repeated_if_dropped
 from morph.cli.logs import logged
+from morph.cli.logs import verbose as verbose_now
 from morph.language.messages import shortened
 
 COMMANDS = {
@@ -71,6 +72,9 @@ A command's module is imported when the command is used.
 """
 
 
+LOG = "Log compilations, launches and reallocations on standard error."
+
+
 class Row(click.Command):
     """A row of `COMMANDS`, listed in place of its command."""
 
@@ -82,7 +86,25 @@ class Row(click.Command):
         """Import the command."""
         found: Any = _load(self.place)
         command: click.Command = found if isinstance(found, click.Command) else found(self.name)
+        _take_global_options(command)
         return command
+
+
+def _take_global_options(command: click.Command) -> None:
+    """Let a command, and those of a group, take the options of `main`, too; -v has other uses."""
+    if "verbose" not in [parameter.name for parameter in command.params]:
+        click.option("--verbose", is_flag=True, expose_value=False, callback=_log, help=LOG)(
+            command
+        )
+        click.version_option(__version__, prog_name="morph", hidden=True)(command)
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _take_global_options(each)
+
+
+def _log(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    """Log from here to the end of the command."""
+    if wanted and not verbose_now():
+        context.find_root().with_resource(logged())
 
 
 def _load(place: str) -> Any:
@@ -194,7 +216,7 @@ def _warn(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Log compilations, launches and reallocations on standard error; before COMMAND.",
+    help=f"{LOG[:-1]}; --verbose also after COMMAND.",
 )
 @click.version_option(__version__, prog_name="morph")
 @click.pass_context

@@ -69,9 +69,13 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
         tiers.large |= parallel.cores() > 2
     progress.expect(len(units))
     for description in units:
+        compiled = None
         with suppress(Exception):  # the launch compiles the unit again, and raises the error
-            if (compiled := _with_text(description)) is not None:
-                parallel.start(partial(device.build, compiled))
+            compiled = _with_text(description)
+        if compiled is None:
+            progress.found()
+        else:
+            parallel.start(_builder(device, compiled))
     with suppress(OSError):
         cache.remember(mark, {"call": call})
 
@@ -90,6 +94,16 @@ def _suits(description: Description, graph: Any) -> bool:
     flags = graph.directed, graph.out_identity and not gapped, gapped
     fits = given <= edges or edges <= given  # a binary has no columns that the unit does not use
     return fits and flags == (info.directed, info.out_identity, info.gapped)
+
+
+def _builder(device: Device, compiled: Compiled) -> Callable[[], object]:
+    def build() -> None:
+        try:
+            device.build(compiled)
+        finally:
+            progress.found()
+
+    return build
 
 
 def _with_text(description: Description) -> Compiled | None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
@@ -62,7 +63,8 @@ LAYERS = {
     "partition": f"{BELOW_LAUNCH} compiler launch updates partition",
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh partition",  # binds the hooks, see HOOKS
-    "validate": "runtime data graph validate",  # no part of the algorithms that it checks
+    # no part of the algorithms that it checks
+    "validate": "language.arguments runtime data graph validate",
     "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.community": f"{PUBLIC} algorithms.graph algorithms.community",
@@ -351,6 +353,7 @@ def test_algorithms_use_public_names_only(module):
         "check_choice",
         "check_number",
         "have_reverses",
+        "name_of",
     }
     public |= {"listed", "mix32", "mix64", "refuse_masked", "refuse_rounded", "shortened", "shown"}
     public |= {"uninterrupted", "unmix64"}
@@ -488,6 +491,16 @@ def test_names_have_no_private_words():
 def test_prelude_includes_no_header():
     for header in (ROOT / "kernels").rglob("*.h"):
         assert "#include" not in header.read_text(), header.name
+
+
+def test_errors_have_public_names():
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
+    names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
+    assert {"morph.DeviceError", "morph.PartError", "morph.CompileError"} <= {*names}
+    for name in names:
+        place, _, last = name.rpartition(".")
+        kind = getattr(pkgutil.resolve_name(place or "builtins"), last)
+        assert issubclass(kind, Exception), name
 
 
 def test_public_names_are_there():
