@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -310,27 +309,3 @@ def _unchecked_number(value: Any, column: Column) -> Any:
 def reference_limit(target: TableLike | None) -> int:
     """Number of rows that references may denote."""
     return ID_LIMIT if target is None else len(target)
-
-
-def number(x: Any, name: str) -> None:
-    """Refuse an argument that is not a real number.
-
-    Raises
-    ------
-    TypeError
-    """
-    if isinstance(x, bool) or not isinstance(x, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} is a number, not {shown(x)}")
-
-
-def as_integer(x: Any, name: str) -> int:
-    """Return an argument that is an integer.
-
-    Raises
-    ------
-    TypeError
-    """
-    if not isinstance(x, bool) and hasattr(x, "__index__"):
-        with suppress(TypeError):  # raised by an array
-            return int(x.__index__())
-    raise TypeError(f"{name} is an integer, not {shown(x)}")

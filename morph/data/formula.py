@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import as_integer
+from morph.language.arguments import integer
 from morph.language.dtypes import ID_LIMIT
 from morph.language.hooks import Hook
 from morph.language.messages import shortened, shown
@@ -189,7 +189,7 @@ def _is_array(x: Any) -> bool:
 
 def _count(variables: Any) -> int:
     """Check a number of variables."""
-    n = as_integer(variables, "variables")
+    n = integer(variables, "variables")
     if not 0 <= n <= ID_LIMIT:
         raise ValueError(f"variables = {shown(n)}: expected 0 to {ID_LIMIT}")
     return n

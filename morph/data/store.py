@@ -14,12 +14,12 @@ import numpy as np
 
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
-from morph.data.conversion import as_integer, column_from, converted
+from morph.data.conversion import column_from, converted
 from morph.data.layout import Column, LazyPlace, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import advance_epoch, exclusive, new_lock, renew
-from morph.language.arguments import string
+from morph.language.arguments import integer, string
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, is_host
@@ -374,7 +374,7 @@ class Store:
         ValueError
             If the store would exceed 2^31 - 1 rows.
         """
-        minimum = as_integer(minimum, "minimum")
+        minimum = integer(minimum, "minimum")
         most = max(self._most, minimum)  # `resize` refuses an impossible minimum
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
@@ -384,7 +384,7 @@ class Store:
 
     def limit_rows(self, most: int) -> None:
         """Limit the store to ``most`` rows, as other data have fewer bits for their numbers."""
-        self._most = as_integer(most, "most")
+        self._most = integer(most, "most")
 
     @exclusive
     def resize(self, capacity: int) -> None:
@@ -600,7 +600,7 @@ class Store:
         IndexError
             If it is not allocated; negative ids are invalid.
         """
-        id = as_integer(id, "id")
+        id = integer(id, "id")
         first, last = self.span()
         if not first <= id < last:
             raise IndexError(f"{self.name} has no row {id}: it has rows {first} to {last - 1}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.compaction import compact, prepared
-from morph.data.conversion import as_integer, bind, check_alive, check_ids, converted, prepare
+from morph.data.conversion import bind, check_alive, check_ids, converted, prepare
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
@@ -18,6 +18,7 @@ from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store, groups_of
 from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
+from morph.language.arguments import integer
 from morph.language.messages import shown
 from morph.language.weak import WeakObjects
 from morph.runtime.arrays import refuse_masked
@@ -227,7 +228,7 @@ class Table(Store):
             If the lengths differ, or values do not fit their column.  The table is unchanged then.
         """
         self._may_change()
-        n, checked = prepare(self, None if n is None else as_integer(n, "n"), arrays)
+        n, checked = prepare(self, None if n is None else integer(n, "n"), arrays)
         self._check_ends(checked)
         first = len(self)
         self._ensure_capacity(first + n)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from morph.generate import draws
-from morph.generate.keys import KeyGroups, SortedEdges, first_keys, number_of_groups
+from morph.generate.keys import KeyGroups, SortedEdges, number_of_groups, source_offsets
 from morph.generate.weights import Hashed, Weight, draw_weights, weight_type
 from morph.graph import Graph
 from morph.graph.arrange import Rows, require_memory
@@ -194,7 +194,7 @@ def _exchange(
         with where.active():
             if keys is None:
                 keys = where.zeros(0, np.int64)
-            return [[keys[i:j]] for i, j in pairwise(first_keys(where, keys, bounds))]
+            return [[keys[i:j]] for i, j in pairwise(source_offsets(where, keys, bounds))]
 
     while True:
         each_part(devices, transport, keep_and_draw)

@@ -28,10 +28,12 @@ from morph.prelude import u32, vector
 from morph.runtime.device import Array, Device
 
 UNIT = 2.0**-53
-AT_ONCE = 1 << 17  # edges drawn from one stream, to fit the cache; determines the graphs
+AT_ONCE = (
+    1 << 17
+)  # edges drawn from one stream: fit into a cache; another number gives other graphs
 
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
-_LOW = 0xFFFFFFFF  # the lower half of a word
+LOWER_HALF = 0xFFFFFFFF  # the lower half of a word
 _DIGIT = 9  # a table of `_steps` covers this many bits of a number of steps
 _STEPS = 1 << _DIGIT
 _MOST = 2**128 - 1
@@ -82,7 +84,7 @@ def _states_of(seed: int, kind: int, first: int, end: int) -> list[State]:
     NumPy hashes the three numbers into a pool of four words, and these into the state and the
     increment; here the words are arrays.
     """
-    words = [seed & _LOW, *([seed >> 32] if seed >> 32 else []), kind]
+    words = [seed & LOWER_HALF, *([seed >> 32] if seed >> 32 else []), kind]
     k = np.arange(first, end, dtype=np.uint32)
     entropy = [*(np.full_like(k, w) for w in words), k]
     entropy += [np.zeros_like(k)] * (4 - len(entropy))
@@ -91,7 +93,7 @@ def _states_of(seed: int, kind: int, first: int, end: int) -> list[State]:
     def hashed(value: Any, factor: int) -> Any:
         nonlocal constant
         value = value ^ np.uint32(constant)
-        constant = constant * factor & _LOW
+        constant = constant * factor & LOWER_HALF
         value = value * np.uint32(constant)
         return value ^ value >> np.uint32(16)
 
@@ -241,9 +243,9 @@ def _halves(numbers: Sequence[int]) -> Any:
 @func
 def high(a, b):
     """The upper word of the product of two words."""
-    first = (a & _LOW) * (b & _LOW)
-    second, third = (a >> 32) * (b & _LOW), (a & _LOW) * (b >> 32)
-    middle = (first >> 32) + (second & _LOW) + (third & _LOW)
+    first = (a & LOWER_HALF) * (b & LOWER_HALF)
+    second, third = (a >> 32) * (b & LOWER_HALF), (a & LOWER_HALF) * (b >> 32)
+    middle = (first >> 32) + (second & LOWER_HALF) + (third & LOWER_HALF)
     return (a >> 32) * (b >> 32) + (second >> 32) + (third >> 32) + (middle >> 32)
 
 

@@ -11,9 +11,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import number
 from morph.data.formula import Formula
 from morph.generate.draws import UNIT, check, streams
+from morph.language.arguments import check_number
 from morph.language.dtypes import ID_LIMIT
 from morph.partition.formula import DividedFormula
 from morph.partition.group import share_of
@@ -73,7 +73,7 @@ def random_ksat(
     Random Structures & Algorithms 28, 2006.
     """
     check(k=k, n=n, seed=seed)
-    number(ratio, "ratio")
+    check_number(ratio, "ratio")
     if not 0 <= ratio < math.inf:
         raise ValueError(f"ratio = {ratio}: expected 0 or more, finite")
     if ratio * n > ID_LIMIT:

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import as_integer, number
 from morph.generate import draws
 from morph.generate.construction import Pair, Place, Share, graph_of_pairs, streams_at_once
-from morph.generate.draws import UNIT, Thresholds, check, quadrants, raw_bits, streams
+from morph.generate.draws import LOWER_HALF, UNIT, Thresholds, check, quadrants, raw_bits, streams
 from morph.generate.weights import Weight
 from morph.graph.arrange import offsets_from, require_memory
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_number, integer
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
 from morph.partition.group import share_of
@@ -39,7 +38,6 @@ GTGRAPH = (0.45, 0.15, 0.15)
 Ints = NDArray[np.int64]
 
 _HOST = device("cpu")
-_LOW = 0xFFFFFFFF
 
 
 def uniform(
@@ -165,8 +163,8 @@ def rmat(
     permute, directed = boolean(permute, "permute"), boolean(directed, "directed")
     simple = boolean(simple, "simple")
     for name, x in (("edge_factor", edge_factor), ("a", a), ("b", b), ("c", c)):
-        number(x, name)
-    if not 0 <= (scale := as_integer(scale, "scale")) <= 30:
+        check_number(x, name)
+    if not 0 <= (scale := integer(scale, "scale")) <= 30:
         raise ValueError(f"scale = {scale}: expected 0 to 30")
     if not (min(a, b, c) >= 0 and a + b + c <= 1 + 1e-9):
         raise ValueError(f"a, b, c = {a}, {b}, {c}: expected probabilities, at most 1 together")
@@ -174,7 +172,9 @@ def rmat(
         raise ValueError(f"edge_factor = {edge_factor}: expected 0 or more, finite")
     n, m = 1 << scale, round(edge_factor * (1 << scale))
     check(n=n, m=m, seed=seed)
-    least = Thresholds(*(np.uint32(min(round(p * 2**32), _LOW)) for p in (a, a + b, a + b + c)))
+    least = Thresholds(
+        *(np.uint32(min(round(p * 2**32), LOWER_HALF)) for p in (a, a + b, a + b + c))
+    )
 
     def draw(where: Device, share: Share) -> Iterator[Pair]:
         names = _permutation(where, n, seed) if permute else None
@@ -285,11 +285,11 @@ def geometric(
     if (radius is None) == (degree is None):
         raise ValueError("give either radius or degree")
     if degree is not None:
-        number(degree, "degree")
+        check_number(degree, "degree")
         if not 0 <= degree < math.inf:
             raise ValueError(f"degree = {degree}: expected 0 or more, finite")
         radius = math.sqrt(degree / (math.pi * max(n - 1, 1)))
-    number(radius, "radius")
+    check_number(radius, "radius")
     if radius is None or not 0 <= radius < math.inf:
         raise ValueError(f"radius = {radius}: expected 0 or more, finite")
     r = min(radius, 1.0)  # of two points, the probability that they are so close is known

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from morph.generate.draws import LOWER_HALF
 from morph.graph.arrange import Rows, empty
 from morph.runtime.device import Array, Device
 
-_LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
 _CHUNKS = 16  # a chunk behind the first one of a group has 1 / _CHUNKS of a group's keys
 
@@ -20,7 +20,7 @@ def number_of_groups(where: Device, most: int) -> int:
     return min(-(-most // (where.bulk if where.on_host else where.bulk * 8)), _GROUPS)
 
 
-def first_keys(where: Device, keys: Array, sources: list[int]) -> list[int]:
+def source_offsets(where: Device, keys: Array, sources: list[int]) -> list[int]:
     """Return the index of the first key of each source among sorted keys."""
     first = where.asarray(np.array(sources, np.int64) << 32)
     found: list[int] = where.to_host(where.xp.searchsorted(keys, first)).tolist()
@@ -70,7 +70,7 @@ class KeyGroups:
             self._divide(keys)
         places = [0, keys.size]
         if self.groups > 1:
-            places = first_keys(self.where, keys, self.cuts)
+            places = source_offsets(self.where, keys, self.cuts)
         if not self._chunks:
             self._chunks, self._ends = [[] for _ in self.cuts[1:]], [0] * (len(self.cuts) - 1)
             self._first = self._expected(places)
@@ -100,7 +100,7 @@ class KeyGroups:
         frequent = where.to_host(keys[at] >> 32).tolist()
         even = (own.start + len(own) * k // groups for k in range(groups))
         cuts = sorted({*self.cuts, *even, *frequent})
-        places, kept = first_keys(where, keys, cuts), [0]
+        places, kept = source_offsets(where, keys, cuts), [0]
         for k in range(1, len(cuts)):  # each group costs launches: small groups are joined
             share = max(
                 (places[k] - places[kept[-1]]) / keys.size, (cuts[k] - cuts[kept[-1]]) / len(own)
@@ -180,7 +180,7 @@ class SortedEdges:
             dst = targets[first:] if self.at_once else empty(where, keys.size, np.int32)
             for start in range(0, keys.size, where.bulk):
                 end = min(start + where.bulk, keys.size)
-                dst[start:end] = keys[start:end] & _LOW
+                dst[start:end] = keys[start:end] & LOWER_HALF
             if not self.at_once:
                 self._pieces.append(dst)
             self._end += keys.size

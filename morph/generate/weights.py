@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from morph.data.conversion import number
 from morph.generate.draws import UNIT
 from morph.graph import Graph
 from morph.graph.arrange import Rows, sources_from
+from morph.language.arguments import check_number
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import f64, i32, i64, static, u64
@@ -53,8 +53,8 @@ def weight_type(weight: Weight) -> type[np.generic] | None:
         low, high = weight
     except (TypeError, ValueError):
         raise TypeError(f"weight is a pair (low, high), not {shown(weight)}") from None
-    number(low, "the lowest weight")
-    number(high, "the highest weight")
+    check_number(low, "the lowest weight")
+    check_number(high, "the highest weight")
     if isinstance(low, int | np.integer) and isinstance(high, int | np.integer):
         if not -(2**63) <= low <= high < 2**63 or high - low >= 2**53:
             raise ValueError(f"weight = {weight}: expected low <= high, less than 2^53 apart")

@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from morph.data.conversion import as_integer
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.graph.arrange import (
     Rows,
@@ -27,7 +26,7 @@ from morph.graph.interop import (
     networkx_edges,
     table_edges,
 )
-from morph.language.arguments import boolean, check_name
+from morph.language.arguments import boolean, check_name, integer
 from morph.language.dtypes import parse
 from morph.language.messages import shown
 from morph.runtime.arrays import listed, refuse_masked
@@ -355,8 +354,9 @@ class Making:
         if library == "table":
             return cls.from_table(graph, weight=weight, device=device)
         raise TypeError(
-            f"no graph can be made of {type(graph).__name__}: expected a sparse matrix of SciPy or "
-            "CuPy, a graph of NetworkX or igraph, or a table of edges; from_edges takes arrays"
+            f"no graph can be made of {type(graph).__name__}: expected a Graph, a sparse matrix of "
+            "SciPy or CuPy, a graph of NetworkX or igraph, or a table of edges; from_edges takes"
+            " arrays"
         )
 
     @staticmethod
@@ -376,7 +376,7 @@ class Making:
         arranged : bool
             False if edges must be sorted by source, or reverse edges are added.
         """
-        n, m = as_integer(n, "n"), as_integer(m, "m")
+        n, m = integer(n, "n"), integer(m, "m")
         arranged = boolean(arranged, "arranged")
         if weight is not None:
             weight = parse(weight, "weight").dtype

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.conversion import IdCheck, as_integer, check_all_ids, check_ids
+from morph.data.conversion import IdCheck, check_all_ids, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.graph.reverses import have_reverses, without_reverse
+from morph.language.arguments import integer
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
 from morph.runtime.arrays import all_true, listed, refuse_masked
@@ -58,7 +59,7 @@ def checked_edges(
             rows = max((int(a.max()) + 1 for a in (src, dst) if a.size), default=0)
             rows = min(max(rows, 0), ID_LIMIT)
         else:
-            rows = as_integer(n, "n")
+            rows = integer(n, "n")
             if not 0 <= rows <= ID_LIMIT:
                 raise ValueError(f"n = {rows}: expected 0 to 2^31 - 1 points")
         check_all_ids([IdCheck(src, rows, "src", "points"), IdCheck(dst, rows, "dst", "points")])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -71,3 +73,42 @@ def check_type(x: Any, name: str, *kinds: str) -> None:
     """
     if not any(c.__name__ in kinds for c in type(x).__mro__):
         raise TypeError(f"{name} is a {' or '.join(kinds)}, not {shown(x)}")
+
+
+def check_number(x: Any, name: str) -> None:
+    """Refuse an argument that is not a real number.
+
+    Raises
+    ------
+    TypeError
+        If it is not.
+    """
+    if isinstance(x, bool) or not isinstance(x, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} is a number, not {shown(x)}")
+
+
+def integer(x: Any, name: str) -> int:
+    """Return an argument that is an integer.
+
+    Raises
+    ------
+    TypeError
+        If it is not.
+    """
+    if not isinstance(x, bool) and hasattr(x, "__index__"):
+        with suppress(TypeError):  # raised by an array
+            return int(x.__index__())
+    raise TypeError(f"{name} is an integer, not {shown(x)}")
+
+
+def check_choice(x: Any, name: str, known: Sequence[str]) -> None:
+    """Refuse an argument that is none of the known strings.
+
+    Raises
+    ------
+    ValueError
+        If it is none of them.
+    """
+    if not isinstance(x, str) or x not in known:
+        names = " or ".join(map(repr, known)) if len(known) == 2 else f"one of {', '.join(known)}"
+        raise ValueError(f"{name} is {names}, not {shown(x)}")

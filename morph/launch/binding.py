@@ -182,7 +182,8 @@ class Compiled(Outline):
         self.others = [(i, f) for i, f in enumerate(self.fields) if f.slot and f.kind != "column"]
         self.names = [f.column for f in self.fields if f.kind == "scalar"]
         kinds = dict(self.inputs)
-        self.scalars = struct.Struct("=" + "".join(_code(kinds[n]) for n in self.names))
+        self.codes = [_code(kinds[n]) for n in self.names]
+        self.scalars = struct.Struct("=" + "".join(self.codes))
         self.first_scalar = 8 * next(
             (i for i, f in enumerate(self.fields) if f.kind == "scalar"), 0
         )
@@ -270,10 +271,10 @@ class Compiled(Outline):
                         f"{given!r} is {shown(value)}: {t} holds {info.min} to {info.max}"
                     ) from None
 
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         """Whether all captured Python values are those that were compiled in."""
-        for holds in self.dependencies:
-            if not holds():
+        for is_equal in self.dependencies:
+            if not is_equal():
                 return False
         return True
 
@@ -303,7 +304,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         slots, description = _slots(request)
         key = description.key
         cached = _compiled.get(key)
-        if cached is not None and cached.holds():
+        if cached is not None and cached.is_current():
             # it may have been compiled for a graph on which the program runs launch by launch
             return bind(request) if prepare_objects(cached, slots) else (cached, slots)
         since = perf_counter()

@@ -150,7 +150,7 @@ class Launch:
 
     def fits(self) -> bool:
         """Whether the unit still fits the objects and the captured values."""
-        return self.compiled.holds() and self.fits_objects()
+        return self.compiled.is_current() and self.fits_objects()
 
     def fits_objects(self) -> bool:
         """Whether the unit still fits the objects."""

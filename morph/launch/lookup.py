@@ -144,7 +144,7 @@ def _known(
     """
     objects, layout = layouts(given)
     compiled, places = request.function.units.get(_unit_key(request, shape, args, layout), NO_UNIT)
-    if compiled is None or not compiled.holds():
+    if compiled is None or not compiled.is_current():
         return None
     if any(x.device is not request.device and x.device != request.device for x in objects):
         return None

@@ -14,6 +14,7 @@ ALL_PAIRS = {
     "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
     "average_shortest_path_length", "betweenness_centrality",
 }  # fmt: skip
+ONLY_HERE = {"leiden_communities"}  # functions that NetworkX does not implement itself
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
@@ -27,6 +28,10 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
         return f"graphs of class {type(graph).__name__} may behave differently"
     if any(map(callable, (*args[1:], kwargs.get("weight")))):
         return "weights by a function"
+    if name == "leiden_communities":
+        given = dict(zip(("max_level", "seed"), args[3:], strict=False)) | kwargs
+        if given.get("max_level") is not None:
+            return "max_level"
     if name == "pagerank":
         given = dict(zip(("nstart", "weight", "dangling"), args[5:], strict=False)) | kwargs
         if any(given.get(x) is not None for x in ("nstart", "dangling")):
@@ -37,7 +42,7 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
 def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
     """Return whether the backend is faster, including the conversion of the graph."""
     graph = _graph(args, kwargs)
-    if isinstance(graph, Converted):
+    if isinstance(graph, Converted) or name in ONLY_HERE:
         return True
     least = LARGE_FOR_ALL_PAIRS if name in ALL_PAIRS else LARGE
     if graph.number_of_nodes() + graph.number_of_edges() < least:

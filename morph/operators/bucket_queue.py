@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.collection import Collection
-from morph.data.conversion import number
 from morph.data.table import Table
+from morph.language.arguments import check_number, check_type
 from morph.language.messages import shown
 from morph.launch.foreach import Function, Kernel, foreach, func, kernel, program
 from morph.prelude import atomic_min
@@ -199,7 +199,7 @@ def bucket_queue(
 
 def check_delta(delta: Any) -> None:
     """Refuse a width of buckets that is not a positive number."""
-    number(delta, "delta")
+    check_number(delta, "delta")
     if not delta > 0:
         raise ValueError(f"delta is a positive number, not {delta}")
 
@@ -239,6 +239,7 @@ def in_order(
     ValueError
         If ``items`` has not exactly one column besides its items, or ``delta`` is not positive.
     """
+    check_type(items, "items", "Collection")
     if [*items.columns] != ["item", key]:
         raise ValueError(
             f"in_order needs items with one column {shown(key)}, but these have {[*items.columns]}"

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS
 from morph.data.collection import Flag
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.data.versions import exclusive, new_lock
 from morph.graph import Graph
 from morph.graph.applied import Applied, Then
+from morph.language.arguments import integer
 from morph.language.hooks import Hook
 from morph.language.weak import WeakMap
 from morph.partition.batches import apply
@@ -145,7 +145,7 @@ class PartitionedGraph:
 
     def local(self, k: int) -> Graph:
         """Return the graph of part k."""
-        k = as_integer(k, "k")
+        k = integer(k, "k")
         if not 0 <= k < len(self.parts):
             raise IndexError(f"k = {k}: there are {len(self.parts)} parts")
         part = self.parts[k]

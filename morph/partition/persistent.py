@@ -131,7 +131,7 @@ class PersistentProgram(LaunchOfAllParts):
         if any([x() is None for x in self.objects]):
             return False
         first = self.launches[0]
-        if not first.compiled.holds():  # as for all parts: they have one function
+        if not first.compiled.is_current():  # as for all parts: they have one function
             return False
         return all(p.fits_objects() for p in self.launches) and all(
             has_one_row(first.refs[slot]()) for slot in self.program.one_row

@@ -14,6 +14,7 @@ from refining import corners, square, star, violating
 from targets import examples
 
 import morph
+from morph.algorithms.refinement.parameters import angle_bounds
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.cli import main
 
@@ -136,17 +137,36 @@ def test_the_digits_of_coordinates_end_it(shift):
         ({"max_angle": 111}, "max_angle is from 112 to 180 degrees, not 111"),
         ({"max_angle": 181.0}, "max_angle is from 112 to 180 degrees, not 181.0"),
         ({"max_angle": np.nan}, "max_angle is from 112 to 180 degrees, not nan"),
-        ({"max_angle": "120"}, "max_angle is a number, not '120'"),
         ({"max_radius_edge": 0.5}, "is at least 0.8941, which is a smallest angle of 34 degrees"),
         ({"max_radius_edge": -1}, "max_radius_edge is at least 0.8941.*, not -1"),
         ({"max_radius_edge": np.nan}, "max_radius_edge is at least 0.8941.*, not nan"),
-        ({"max_radius_edge": [1]}, r"max_radius_edge is a number, not \[1\]"),
     ],
 )
 def test_bounds_out_of_range(options, message):
     with pytest.raises(ValueError, match=message) as caught:
         morph.refine(square(3, 0), device="cpu", **options)
     assert len(str(caught.value)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_angle": "120"}, "max_angle is a number, not '120'"),
+        ({"max_radius_edge": [1]}, r"max_radius_edge is a number, not \[1\]"),
+        ({"min_angle": True}, "min_angle is a number, not True"),
+        ({"min_angle": np.array(2j)}, "min_angle is a number, not "),
+        ({"conforming": "no"}, "conforming is True or False, not 'no'"),
+        ({"progress": 1}, "progress is a function, not 1"),
+        ({"max_points": 1.5}, "max_points is an integer, not 1.5"),
+    ],
+)
+def test_options_of_other_types(options, message):
+    with pytest.raises(TypeError, match=message):
+        morph.refine(square(3, 0), device="cpu", **options)
+
+
+def test_bounds_of_arrays_without_dimensions():
+    assert angle_bounds(np.array(25.0), np.float32(130), None) == (25.0, 130.0)
 
 
 def test_options_of_the_command(tmp_path):

@@ -26,8 +26,8 @@ from morph.algorithms.community.tasks import (
     search_tables,
 )
 from morph.algorithms.graph.arguments import of_graph_on_one_device
-from morph.data.conversion import as_integer
 from morph.graph import Graph
+from morph.language.arguments import integer
 
 FIRST, MOST = 1 << 6, 1 << 12  # roots that are searched at once
 MAX_LISTED = 256  # points of a k-plex that is searched on adjacency lists
@@ -73,7 +73,7 @@ def max_k_plex(graph: Graph, k: int) -> MaxPlex:
     The problem is NP-hard.  It takes longer for larger ``k``, and longest if the largest k-plex has
     less than ``2 * k - 1`` points.
     """
-    if (k := as_integer(k, "k")) < 1:
+    if (k := integer(k, "k")) < 1:
         raise ValueError(f"k is 1 or more, not {k}")
     search = PlexSearch(simple_graph(graph), k)
     search.run()

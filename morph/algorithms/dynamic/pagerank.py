@@ -28,11 +28,11 @@ from morph.algorithms.dynamic.following import Maintained
 from morph.algorithms.dynamic.repair import ABOVE
 from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection
-from morph.data.conversion import number
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.applied import Applied
+from morph.language.arguments import check_number
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_cas, f64, i32, i64
 from morph.runtime.arrays import count_true
@@ -293,8 +293,8 @@ class DynamicPageRank(Maintained):
     _rolls_back = False
 
     def __init__(self, graph: Any, damping: float = 0.85, tolerance: float = 1e-6) -> None:
-        number(damping, "damping")
-        number(tolerance, "tolerance")
+        check_number(damping, "damping")
+        check_number(tolerance, "tolerance")
         if not 0 <= damping <= 0.999:
             raise ValueError(f"damping is from 0 to 0.999, not {damping}")
         if not 1e-12 <= tolerance < 1:

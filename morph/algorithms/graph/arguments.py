@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from morph.data.conversion import as_integer
 from morph.graph import Graph
+from morph.language.arguments import integer
 from morph.language.messages import shown
 from morph.launch.behind import behind
 from morph.partition.graph import PartitionedGraph
@@ -102,7 +102,7 @@ def source_rows(graph: Graph, source: Any, name: str = "source") -> Any:
 def vertex_id(graph: Graph, vertex: Any, name: str) -> int:
     """Check the id or label of one point like `source_ids`."""
     if graph.labels is None or hasattr(vertex, "__index__"):
-        vertex = as_integer(vertex, name)
+        vertex = integer(vertex, name)
     return int(source_ids(graph, [vertex], name)[0])
 
 
@@ -116,7 +116,7 @@ def checked_seed(seed: Any) -> int:
     ValueError
         If the seed is negative.
     """
-    found = as_integer(seed, "seed")
+    found = integer(seed, "seed")
     if found < 0:
         raise ValueError(f"seed is 0 or more, not {found}")
     return found

@@ -28,10 +28,9 @@ from morph.algorithms.graph.arguments import (
 from morph.algorithms.graph.many_sources import WORD, search_levels
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_number
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
@@ -181,7 +180,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     rows = boolean(rows, "rows")
     starts = (source_rows if rows else source_ids)(graph, source)
     if cutoff is not None:
-        number(cutoff, "cutoff")
+        check_number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     most = u32(LONGEST if cutoff is None else min(cutoff, LONGEST))

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from morph.algorithms.graph.arguments import of_graph, results, results_device
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.language.arguments import integer
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
 
@@ -64,6 +64,11 @@ def split(p, limit, soon, rest):
 
 
 @kernel
+def fall(p, falling):
+    falling.add(p)
+
+
+@kernel
 def drop(p, k, limit, falling, soon):
     p.core = i32(k)
     for t in p.nbrs:
@@ -83,7 +88,8 @@ def peel(g, k, last, left, rest, soon, falling, then):
     limit, more = k, 1  # at first `soon` and `left` both contain all vertices
     while k <= last:
         while k <= limit:
-            foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
+            # listed first, since a step over `soon`, to which it adds, would not be asynchronous
+            foreach(soon, fall, falling, where=lambda p: p.core < 0 and p.near <= k)
             while not falling.empty:  # asynchronous steps have already deleted some of these
                 foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
                 falling, then = then, falling
@@ -164,7 +170,7 @@ def k_core(graph: Graph, k: int) -> KCore:
     ValueError
         If it is negative.
     """
-    if (k := as_integer(k, "k")) < 0:
+    if (k := integer(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
     core = _peel(graph, last, last)

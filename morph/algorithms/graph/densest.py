@@ -75,7 +75,7 @@ def find_unfilled(p, front):
 
 
 @kernel
-def climb(p, height, units, then, top):
+def find_higher(p, height, units, then, top):
     """Find the vertices that can push units to this vertex; count those one level higher."""
     above = i32(0)
     for a in p.outedges:
@@ -123,7 +123,7 @@ def balance(g, pairs, units, capacity, front, then, top, moves):
         height = 0
         while not front.empty:
             height += 1
-            foreach(front, climb, height, units, then, top)
+            foreach(front, find_higher, height, units, then, top)
             front, then = then, front
             then.clear()
         while not top.empty:

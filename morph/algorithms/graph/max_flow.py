@@ -83,7 +83,7 @@ def saturate(p):
 
 
 @kernel
-def climb(p, limit, then, far):
+def lower_heights(p, limit, then, far):
     """Lower the heights of vertices that can push to this one to one more than its height.
 
     They are added to ``then``, or to ``far`` if this height is the limit.
@@ -166,7 +166,7 @@ def relabel(g, target, now, then, far, active):
         deep = limit >= DEEP and len(now) * WIDE <= len(g.points)
         limit += i32(AT_ONCE) if deep else i32(1)
         while not now.empty:
-            foreach(now, climb, limit, then, far, ahead=then)
+            foreach(now, lower_heights, limit, then, far, ahead=then)
             now, then = then, now
             then.clear()
         now, far = far, now

@@ -17,10 +17,9 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import early_results, live_edges, of_graph
 from morph.algorithms.graph.workspace import workspace
-from morph.data.conversion import as_integer, number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_number, integer
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
@@ -221,8 +220,8 @@ def pagerank(
     if tolerance is None:
         tolerance = TOLERANCE[kind]
     for name, x in (("damping", damping), ("tolerance", tolerance)):
-        number(x, name)
-    iterations = min(as_integer(iterations, "iterations"), 2**63 - 1)
+        check_number(x, name)
+    iterations = min(integer(iterations, "iterations"), 2**63 - 1)
     if not 0 <= damping <= 1:
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):

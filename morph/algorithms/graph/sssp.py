@@ -52,10 +52,10 @@ from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.near_far import is_current, targets_settled
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.arguments import boolean
+from morph.graph.labels import name_of
+from morph.language.arguments import boolean, check_number
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
@@ -298,7 +298,7 @@ def sssp(
     starts = (source_rows if rows else source_ids)(graph, source)
     target_ids = NO_TARGETS if targets is None else source_ids(graph, targets, "target")
     if cutoff is not None:
-        number(cutoff, "cutoff")
+        check_number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     if "weight" not in graph.edges.columns:
@@ -450,8 +450,9 @@ def refuse_overflow(graph: Graph, far: Any) -> None:
         beyond = graph.device.xp.flatnonzero(reached[src] & ~reached[dst] & (weight < np.inf))
     if beyond.size:
         k = int(beyond[0])
+        start, to = name_of(graph, src[k]), name_of(graph, dst[k])
         raise OverflowError(
-            f"the distance of vertex {int(dst[k])}, reached from vertex {int(src[k])}, is too"
+            f"the distance of vertex {to}, reached from vertex {start}, is too"
             f" large for {graph.points.dist.dtype}"
         )
 

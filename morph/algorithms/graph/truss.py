@@ -29,10 +29,10 @@ from morph.algorithms.graph.triangles import (
     make_tables,
 )
 from morph.data.collection import Collection
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.sorting import sort_words
 from morph.graph import Graph
+from morph.language.arguments import integer
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.launch.kept import KeptLaunches
@@ -48,7 +48,6 @@ from morph.prelude import (
     u32,
     u64,
 )
-from morph.runtime.arrays import count_each
 from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
@@ -100,24 +99,20 @@ def hash_of(v):
 
 
 @func
-def bit_of(p, hashed):
+def bit_of(first_bit, width, hashed):
     """Return the bit of a hashed neighbour in the filter of a row; monotone."""
-    return p.first_bit + i64((u64(hashed) * u64(p.width)) >> u64(32))
+    return first_bit + i64((u64(hashed) * u64(width)) >> u64(32))
 
 
 @func
-def is_set(rows, bit):
-    return rows.bits[bit >> 5] >> u32(bit & 31) & u32(1) != u32(0)
+def is_set(bits, bit):
+    return bits >> u32(bit & 31) & u32(1) != u32(0)
 
 
 @func
-def find(rows, p, bit, hashed):
-    """Return the arc of a hashed neighbour, whose bit is set; -1 if there is none."""
-    below = rows.bits[bit >> 5] & ((u32(1) << u32(bit & 31)) - u32(1))
-    at = i64(rows.begin[bit >> 5]) + popcount(below)  # more if several arcs have one bit
-    while at < p.end and rows.hashed[at] < hashed:
-        at += 1
-    return at if at < p.end and rows.hashed[at] == hashed else i64(-1)
+def first_with(bits, begin, bit):
+    """Return the first arc with a bit that is set, or an earlier one if several have one bit."""
+    return i64(begin) + popcount(bits & ((u32(1) << u32(bit & 31)) - u32(1)))
 
 
 @kernel
@@ -149,29 +144,35 @@ def drop(e, rows, k, limit, round, falling, soon):
     skip = i64(near.out_degree)
     if e.support > 0:
         skip -= near.size
+    first_bit, width, end = far.first_bit, far.width, far.end
     for b in near.outedges[skip:]:
-        bit = bit_of(far, b.hashed)
-        if is_set(rows, bit):
-            f = b.pair
-            if f.round >= round:
-                at = find(rows, far, bit, b.hashed)
-                if at >= 0:
-                    g = rows.pair[at]
-                    # written twice, as threads do not share a loop whose functions add to lists
-                    if g.round > round and (f.round > round or e.id < f.id):
-                        before = atomic_sub(g.support, 1)
-                        if before == k + 1:
-                            atomic_min(g.round, i32(round + 1))
-                            falling.add(g)
-                        elif before == limit + 1:
-                            soon.add(g)
-                    if f.round > round and (g.round > round or (g.round == round and e.id < g.id)):
-                        before = atomic_sub(f.support, 1)
-                        if before == k + 1:
-                            atomic_min(f.round, i32(round + 1))
-                            falling.add(f)
-                        elif before == limit + 1:
-                            soon.add(f)
+        f, hashed = b.pair, b.hashed  # loads that do not need each other's values are adjacent
+        bit = bit_of(first_bit, width, hashed)
+        word = rows.graph.words[bit >> 5]
+        bits, begin = word.bits, word.begin
+        if is_set(bits, bit):
+            at = first_with(bits, begin, bit)
+            of_f, there, g = f.round, rows.hashed[at], rows.pair[at]
+            while there < hashed and at + 1 < end:
+                at += 1
+                there, g = rows.hashed[at], rows.pair[at]
+            if there == hashed and of_f >= round:
+                of_g, before_g, before_f = g.round, i32(-1), i32(-1)
+                if of_g > round and (of_f > round or f.id > e.id):
+                    before_g = atomic_sub(g.support, 1)
+                if of_f > round and (of_g > round or (of_g == round and g.id > e.id)):
+                    before_f = atomic_sub(f.support, 1)
+                # written twice, as threads do not share a loop whose functions add to lists
+                if before_g == k + 1:
+                    atomic_min(g.round, i32(round + 1))
+                    falling.add(g)
+                elif before_g == limit + 1:
+                    soon.add(g)
+                if before_f == k + 1:
+                    atomic_min(f.round, i32(round + 1))
+                    falling.add(f)
+                elif before_f == limit + 1:
+                    soon.add(f)
 
 
 @kernel
@@ -225,9 +226,9 @@ def enter(a, rows):
     p = a.src
     begin = p.end - p.size
     if a.id >= begin:
-        bit, before = bit_of(p, a.hashed), i64(-1)
+        bit, before = bit_of(p.first_bit, p.width, a.hashed), i64(-1)
         if a.id > begin:
-            before = bit_of(p, rows.hashed[a.id - 1])
+            before = bit_of(p.first_bit, p.width, rows.hashed[a.id - 1])
         atomic_or(rows.bits[bit >> 5], u32(1) << u32(bit & 31))
         if before >> 5 != bit >> 5:
             rows.begin[bit >> 5] = a.id
@@ -302,10 +303,14 @@ def peel(k, last, rows, left, rest, soon, falling, then):
 @func
 def arc_to(rows, p, v):
     """Return the arc of a row to a vertex; None if there is none."""
-    bit, found = bit_of(p, hash_of(v)), None
-    if is_set(rows, bit):
-        at = find(rows, p, bit, hash_of(v))
-        if at >= 0:
+    hashed = hash_of(v)
+    bit, found = bit_of(p.first_bit, p.width, hashed), None
+    word = rows.graph.words[bit >> 5]
+    if is_set(word.bits, bit):
+        at = first_with(word.bits, word.begin, bit)
+        while rows.hashed[at] < hashed and at + 1 < p.end:
+            at += 1
+        if rows.hashed[at] == hashed:
             found = rows.graph.edges[at]
     return found
 
@@ -336,22 +341,21 @@ def _rows(t: Tables, device: Device) -> Rows:
     keys = xp.concatenate([tail, head]).astype(np.int64) << 32
     keys |= xp.concatenate([head, tail]).astype(np.uint32) * np.uint32(FACTOR)
     sort_words(keys)
-    offsets = xp.zeros(n + 1, np.int64)
-    xp.cumsum(count_each(xp, tail, n) + count_each(xp, head, n), out=offsets[1:])
+    offsets = xp.searchsorted(keys, xp.arange(n + 1) << 32)
     hashed = keys.astype(np.uint32)
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
     made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
-        "pairs", ("round", "support"), low=Ref("points"), high=Ref("points"), triangles=i32,
-        support=i32, round=i32, number=i32,
+        "pairs", (("round", "support"), ("low", "high")), low=Ref("points"), high=Ref("points"),
+        triangles=i32, support=i32, round=i32, number=i32,
     )  # fmt: skip
     pairs.extend(low=head, high=tail, triangles=support)
-    words = made.add_table("words", bits=u32, begin=i32)
+    words = made.add_table("words", ("bits", "begin"), bits=u32, begin=i32)
     words.extend((BITS * 2 * inside.size) // 32 + n)
     degree = xp.diff(offsets)
     first_bit = ((BITS * offsets[:-1] >> 5) + xp.arange(n)) << 5
     values = {"end": offsets[1:], "size": degree, "first_bit": first_bit, "width": BITS * degree}
-    made.points.add_columns({x: (i32 if x == "size" else i64, None) for x in values})
+    made.points.add_columns({x: (i32 if x == "size" else i64, None) for x in values}, (values,))
     for name, array in values.items():
         made.points.columns[name].array[:] = array
     arcs, to = made.edges, Ref("pairs")
@@ -470,7 +474,7 @@ def k_truss(graph: Graph, k: int) -> KTruss:
     ValueError
         If ``k`` is negative.
     """
-    if (k := as_integer(k, "k")) < 0:
+    if (k := integer(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 3, len(graph.edges))  # no support is larger
     number, pair = _peel(graph, last, last)

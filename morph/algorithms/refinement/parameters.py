@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from morph.algorithms.refinement.quality import BUCKETS, DIGITS
 from morph.algorithms.triangulation.exterior import unite
-from morph.algorithms.triangulation.options import choice, integer, number
 from morph.algorithms.triangulation.tables import bounds, to_tables
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Set
 from morph.data.table import Table
+from morph.language.arguments import check_choice, check_number, integer
 from morph.language.dtypes import vec
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
@@ -128,15 +128,15 @@ def parameters_of(
         columns["proven_wide"] = max(wide, math.cos(math.radians(2 * PROVEN_ANGLE)) ** 2)
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     kind = "cpu" if asked.deterministic else where.kind
-    by_segments, (most, portion) = puts_segments_first(mesh, asked, kind), MOST_ACTIVE[kind]
+    segments_first, (most, portion) = puts_segments_first(mesh, asked, kind), MOST_ACTIVE[kind]
     for name, wanted, spec, value in (
         ("bucket", True, i32, -1),
         ("excused", True, i32, 0),  # whether a triangle was given up though it misses a limit
-        ("first_bucket", True, i32, 0 if by_segments else BUCKETS - FEW_BUCKETS),
+        ("first_bucket", True, i32, 0 if segments_first else BUCKETS - FEW_BUCKETS),
         ("most", True, i64, most),
-        ("portion", True, i64, SEGMENTS_PORTION if by_segments else portion),
-        ("least", True, i64, 1 if by_segments else 64),
-        ("segments_first", by_segments, i32, 1),
+        ("portion", True, i64, SEGMENTS_PORTION if segments_first else portion),
+        ("least", True, i64, 1 if segments_first else 64),
+        ("segments_first", segments_first, i32, 1),
         ("has_limits", asked.has_limits, i32, 1),
         ("has_sizes", asked.has_sizes, i32, 1),
         ("conforming", asked.conforming, i32, 1),
@@ -174,6 +174,13 @@ def puts_segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:
     return asked.lens_angle > SEGMENTS_FIRST_ANGLE[kind] or many or small
 
 
+def _number(x: Any, name: str) -> Any:
+    """Return a real number, also that of an array without dimensions; `TypeError` for all else."""
+    value = x.item() if getattr(x, "ndim", None) == 0 else x
+    check_number(value, name)
+    return value
+
+
 def angle_bounds(
     min_angle: float, max_angle: float | None, max_radius_edge: float | None
 ) -> tuple[float, float]:
@@ -186,16 +193,16 @@ def angle_bounds(
     ValueError
         If a bound is out of range.
     """
-    if not 0 <= number("min_angle", min_angle) <= MAX_ANGLE:
+    if not 0 <= _number(min_angle, "min_angle") <= MAX_ANGLE:
         raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {shown(min_angle)}")
     least, most = float(min_angle), 180.0
     if max_angle is not None:
-        if not LEAST_WIDE <= number("max_angle", max_angle) <= 180:
+        if not LEAST_WIDE <= _number(max_angle, "max_angle") <= 180:
             bounds = f"{LEAST_WIDE:g} to 180 degrees"
             raise ValueError(f"max_angle is from {bounds}, not {shown(max_angle)}")
         most = float(max_angle)
     if max_radius_edge is not None:
-        if not LEAST_RATIO <= number("max_radius_edge", max_radius_edge):
+        if not LEAST_RATIO <= _number(max_radius_edge, "max_radius_edge"):
             angle = f"{LEAST_RATIO:.4f}, which is a smallest angle of {MAX_ANGLE:g} degrees"
             raise ValueError(f"max_radius_edge is at least {angle}, not {shown(max_radius_edge)}")
         least = max(least, math.degrees(math.asin(0.5 / max_radius_edge)))
@@ -209,8 +216,8 @@ def check_options(boundary: str, max_points: int | None) -> None:
     ------
     ValueError
     """
-    choice("boundary", boundary, BOUNDARIES)
-    if max_points is not None and not 0 <= (most := integer("max_points", max_points)) < UNLIMITED:
+    check_choice(boundary, "boundary", BOUNDARIES)
+    if max_points is not None and not 0 <= (most := integer(max_points, "max_points")) < UNLIMITED:
         bounds = "0 or more" if most < 0 else "below 2**62"
         raise ValueError(f"max_points must be {bounds}, not {shown(max_points)}")
 

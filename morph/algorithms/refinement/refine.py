@@ -41,7 +41,6 @@ from morph.algorithms.refinement.parameters import (
 from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.canonical import canonical, least_first
-from morph.algorithms.triangulation.options import boolean, function
 from morph.algorithms.triangulation.tables import (
     bounds,
     from_tables,
@@ -51,6 +50,7 @@ from morph.algorithms.triangulation.tables import (
     to_tables,
 )
 from morph.graph import Graph
+from morph.language.arguments import boolean, check_callable
 from morph.language.hooks import Hook
 from morph.launch.ahead import compile_ahead
 from morph.mesh import Mesh
@@ -194,10 +194,10 @@ def refine_with_report(
     """
     least, most = angle_bounds(min_angle, max_angle, max_radius_edge)
     check_options(boundary, max_points)
-    deterministic = boolean("deterministic", deterministic)
-    conforming = boolean("conforming", conforming)
+    deterministic = boolean(deterministic, "deterministic")
+    conforming = boolean(conforming, "conforming")
     max_points = None if max_points is None else int(max_points)
-    function("progress", progress)
+    check_callable(progress, "progress")
     devices = _devices(device, source)
     where = devices[0]
     mesh = as_mesh(source, where)
@@ -231,8 +231,8 @@ def refine_with_report(
 def _compile_ahead(mesh: Mesh, asked: Request, devices: Sequence[Device]) -> None:
     """Begin to compile the units of a call that asks for a smallest angle, and a largest area."""
     if len(devices) == 1:
-        by_segments = puts_segments_first(mesh, asked, devices[0].kind)
-        compile_ahead("refine segments first" if by_segments else "refine", devices[0])
+        segments_first = puts_segments_first(mesh, asked, devices[0].kind)
+        compile_ahead("refine segments first" if segments_first else "refine", devices[0])
     elif math.isinf(asked.max_area):
         compile_ahead("refine parts", devices[0])
 

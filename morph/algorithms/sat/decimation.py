@@ -30,9 +30,9 @@ from morph.algorithms.sat.parts import factors_on, formula_of, group_of
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import converge_patiently
 from morph.algorithms.sat.units import propagate_units
-from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
+from morph.language.arguments import check_number, integer
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
 from morph.partition.formula import DividedFormula
@@ -137,7 +137,7 @@ def options_of(
 ) -> Options:
     """Check the options of `decimate` for a number of variables; the defaults are the same."""
     check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
-    number(least_complexity, "least_complexity")
+    check_number(least_complexity, "least_complexity")
     check_counts(max_sweeps=max_sweeps, undo=undo)
     adapts = tolerance is None and fraction >= 0.02 and rho == 1
     if tolerance is None:
@@ -176,7 +176,7 @@ def decimated(
 def check_options(fraction: float, tolerance: float, rho: float) -> None:
     """Refuse options out of their range."""
     for name, x in (("fraction", fraction), ("tolerance", tolerance), ("rho", rho)):
-        number(x, name)
+        check_number(x, name)
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction is above 0 and at most 1, not {fraction}")
     if not 0 < tolerance < 1:
@@ -193,19 +193,19 @@ def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: An
     TypeError, ValueError
         Naming the argument.
     """
-    number(max_seconds, "max_seconds")
+    check_number(max_seconds, "max_seconds")
     if max_seconds != max_seconds:
         raise ValueError("max_seconds is a number of seconds, not nan")
     check_counts(**counts)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
-    return as_integer(seed, "seed")
+    return integer(seed, "seed")
 
 
 def check_counts(**counts: Any) -> None:
     """Refuse counts out of their range, by name."""
     for name, count in counts.items():
-        if not 0 <= as_integer(count, name) < 2**32:
+        if not 0 <= integer(count, name) < 2**32:
             raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
 
 

@@ -42,8 +42,8 @@ from morph.algorithms.sat.marginals import (
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import LEAST, converge, converge_patiently, rule_of
 from morph.algorithms.sat.units import propagate_units
-from morph.data.conversion import number
 from morph.data.formula import Formula
+from morph.language.arguments import check_number
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, u32, vector
@@ -193,7 +193,7 @@ def backtrack(
     formula = Formula.of(formula)
     check_options(fraction, tolerance, rho)
     seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, max_sweeps=max_sweeps)
-    number(ratio, "ratio")
+    check_number(ratio, "ratio")
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio is from 0 to less than 1, not {ratio}")
     clock, where, n = Clock(max_seconds), device_for(device), formula.variables
@@ -310,8 +310,8 @@ def reinforce(
     formula = Formula.of(formula)
     check_options(1.0, 0.5, rho)
     seed = check_limits(seed, max_seconds, max_sweeps=max_sweeps)
-    number(intensity, "intensity")
-    number(decay, "decay")
+    check_number(intensity, "intensity")
+    check_number(decay, "decay")
     if not (0 < intensity < 1 and 0 < decay < 1):
         raise ValueError(f"intensity {intensity} and decay {decay} must lie between 0 and 1")
     clock, where, n = Clock(max_seconds), device_for(device), formula.variables

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from morph.algorithms.sat.factors import CERTAIN, Contradiction, Factors, factor_graph
 from morph.algorithms.sat.marginals import marginals
 from morph.algorithms.sat.surveys import converge
-from morph.data.conversion import number
 from morph.data.formula import Formula
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_number
 from morph.language.messages import shown
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
@@ -179,7 +178,7 @@ class _State:
     """Messages on the device, and the results that they give."""
 
     def __init__(self, formula: Formula, seed: int, where: Device, rho: float, start: Any) -> None:
-        number(rho, "rho")
+        check_number(rho, "rho")
         if not 0 <= rho <= 1:
             raise ValueError(f"rho = {rho}: expected a number from 0 to 1")
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -231,8 +230,8 @@ class _State:
         self, tolerance: float, most: int, inertia: float, record: bool
     ) -> tuple[bool, int, list[Sweep]]:
         """Sweep until converged; gives whether it is, the sweeps, and their history."""
-        number(tolerance, "tolerance")
-        number(inertia, "inertia")
+        check_number(tolerance, "tolerance")
+        check_number(inertia, "inertia")
         if not 0 < tolerance < 1:
             raise ValueError(f"tolerance = {tolerance}: expected a number between 0 and 1")
         if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 0:

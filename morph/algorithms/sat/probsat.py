@@ -27,10 +27,10 @@ import numpy as np
 
 from morph.algorithms.sat.factors import LITERALS_PER_ELEMENT
 from morph.data.collection import Collection
-from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.scalars import Scalars
 from morph.data.table import Table
+from morph.language.arguments import check_number, integer
 from morph.language.dtypes import Ref
 from morph.language.messages import shown
 from morph.launch.foreach import available_threads, foreach, func, kernel, program
@@ -486,7 +486,7 @@ def walksat(
     role of make versus break.  SAT 2012.
     """
     formula, where = Formula.of(formula), device_for(device, otherwise="auto")
-    max_flips = None if max_flips is None else min(as_integer(max_flips, "max_flips"), 2**62)
+    max_flips = None if max_flips is None else min(integer(max_flips, "max_flips"), 2**62)
     seed = _check(seed, max_flips, time, progress)
     return local_search(formula, model, seed, max_flips, time, where, progress)
 
@@ -523,11 +523,11 @@ def local_search(
 def _check(seed: Any, max_flips: int | None, time: Any, progress: Any) -> int:
     """Refuse limits out of their range; return the seed."""
     if time is not None:
-        number(time, "time")
+        check_number(time, "time")
     for name, value in (("max_flips", max_flips), ("time", time)):
         if value is not None and not value >= 0:
             raise ValueError(f"{name} = {value}: expected 0 or more")
-    if not 0 <= (chosen := as_integer(seed, "seed")) < 2**64:
+    if not 0 <= (chosen := integer(seed, "seed")) < 2**64:
         raise ValueError(f"seed = {chosen}: expected 0 to 2^64 - 1")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")

@@ -28,9 +28,8 @@ from morph.algorithms.sat.search import (
     build_seconds,
 )
 from morph.algorithms.sat.simplify import Part, Simplified, simplify
-from morph.data.conversion import number
 from morph.data.formula import Formula, read_cnf
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_number
 from morph.language.messages import shown
 from morph.launch.ahead import compile_ahead
 from morph.partition.formula import DividedFormula
@@ -238,7 +237,7 @@ def _check_time(time: Any, comm: Any) -> None:
         return
     if comm is not None:
         raise ValueError("time is not for ranks, whose clocks differ")
-    number(time, "time")
+    check_number(time, "time")
     if not time > 0:
         raise ValueError(f"time = {time}: expected more than 0 seconds")
 

@@ -171,7 +171,7 @@ class Replicated:
                 if self.own_items and declared(n.pos):
                     continue
                 column = n.place.slot, n.place.column
-                if self.uniform.holds(n.value, f.name):
+                if self.uniform.is_uniform(n.value, f.name):
                     reasons |= {Reason(Why.ONE_VALUE, "", self.uniform.key(n.value, f.name))}
                 alike[column] = reasons & alike.get(column, reasons)
                 if alike[column]:

@@ -437,7 +437,7 @@ class Cutter:
         for s in body:
             if isinstance(s, ir.Write) and s.place.slot in self.rows.tables and not conditional:
                 key = self.uniform.key(s.value, self.kernel.name)
-                one = self.uniform.holds(s.value, self.kernel.name)
+                one = self.uniform.is_uniform(s.value, self.kernel.name)
                 one &= key == self.written.setdefault(self._column(s), key)
                 if not one and not declared(s.pos):
                     problem = (
@@ -586,7 +586,7 @@ class Cutter:
         """Whether an expression has one value for all items, without locals of the kernel."""
         names = {n.name for n in ir.walk(x) if isinstance(n, ir.Var)}
         name = self.kernel.name
-        return not names & self.locals.keys() and self.uniform.holds(x, name)
+        return not names & self.locals.keys() and self.uniform.is_uniform(x, name)
 
     def _remote(self, node: object) -> list[tuple[Any, ir.Expr]]:
         return self.rows.remote(node, self.kernel.name)

@@ -74,7 +74,7 @@ class Uniform:
         size = -1
         while size != len(self.known):
             size = len(self.known)
-            kept = {k: v for k, v in self.known.items() if all(self.holds(x, f) for f, x in v)}
+            kept = {k: v for k, v in self.known.items() if all(self.is_uniform(x, f) for f, x in v)}
             self.known = kept
 
     def _given(
@@ -116,7 +116,7 @@ class Uniform:
         """A key that is equal for uniform expressions only if they have the same value."""
         return bare(x), f if any(isinstance(n, ir.Var) for n in ir.walk(x)) else ""
 
-    def holds(self, x: object, f: str) -> bool:
+    def is_uniform(self, x: object, f: str) -> bool:
         """Whether an expression of function ``f`` is uniform."""
         for n in ir.walk(x):
             match n:
@@ -183,7 +183,7 @@ class Uniform:
         return frozenset(
             Reason(Why.ONE_POINT, x.place.slot, self.key(widened(y), f))
             for x, y in pairs
-            if x is not None and self.holds(y, f)
+            if x is not None and self.is_uniform(y, f)
         )
 
     def _id_of(self, x: ir.Expr, f: str) -> ir.Load | None:

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.compiler.ir.layout import GLOBAL_ID
-from morph.data.conversion import number
 from morph.io.text.files import identity, opened, remove_leftovers, replacing
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.arguments import check_number
 from morph.partition.collection import PartitionedCollection
 from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 @contextmanager
 def checkpoint(graph: PartitionedGraph, path: StrPath, every: float) -> Iterator[None]:
     """See `PartitionedGraph.checkpoint`."""
-    number(every, "every")
+    check_number(every, "every")
     if not every >= 0:
         raise ValueError(f"every = {every}: expected 0 or more seconds")
     if graph.recorder is not None:

@@ -34,7 +34,7 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
     """
     scanner = Scanner(path, data, _COMMENT)
     width, announced = _first_line(scanner, data)
-    integral = width < 3 or not scanner.holds(REAL)
+    integral = width < 3 or not scanner.contains(REAL)
     fields = [*_ENDS, Field("weight", integral)][: max(width, 2)]
     blocks: Iterable[Block] = scanner.pieces(None, fields, "edges")
     if width == 3 and not integral:

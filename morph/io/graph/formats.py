@@ -21,7 +21,7 @@ from morph.io.graph.matrix import (
 )
 from morph.io.graph.metis import read_metis, write_metis
 from morph.io.graph.rowfiles import is_galois, read_ecl, read_galois, write_ecl, write_galois
-from morph.io.text.files import map_bytes, opened_for_seeks, read_array
+from morph.io.text.files import map_bytes, open_seekable, read_array
 from morph.io.text.formats import Format
 from morph.io.text.scanner import StrPath
 
@@ -122,12 +122,12 @@ def _chunks(generate: Callable[[EdgeArrays], Iterable[Any]]) -> Any:
 
 
 def _read_npz(path: StrPath, _: Any) -> EdgeArrays:
-    with opened_for_seeks(path) as file:
+    with open_seekable(path) as file:
         return read_npz(path, file)
 
 
 def _share_of_npz(path: StrPath, _: Any, k: int, parts: int) -> Shared:
-    with opened_for_seeks(path) as file:
+    with open_seekable(path) as file:
         return Shared(read_npz(path, file, (k, parts)), compare=parts > 1)
 
 

@@ -106,7 +106,7 @@ def read_lines(path: StrPath, data: Any, lines: Lines, k: int, parts: int) -> Ed
 
 def _has_reals(scanners: Iterable[Scanner]) -> bool:
     """Return whether a number is not written as an integer."""
-    return any(scanner.holds(REAL) for scanner in scanners)
+    return any(scanner.contains(REAL) for scanner in scanners)
 
 
 def _read_range(

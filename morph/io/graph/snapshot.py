@@ -22,14 +22,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import as_integer
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.io.text.files import replacing, split_compression
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
-from morph.language.arguments import check_type
+from morph.language.arguments import check_type, integer
 from morph.language.dtypes import NAMES, Ref, vec
 from morph.runtime.device import Device
 from morph.runtime.toolchain.cache import lock_file
@@ -149,7 +148,7 @@ def write_snapshot(
         remains unchanged.
     """
     check_type(graph, "graph", "Graph")
-    number = as_integer(number, "number")
+    number = integer(number, "number")
     if not 0 <= number < 2**63:
         raise ValueError(f"number is from 0 to 2^63 - 1, not {number}")
     check_name(path)

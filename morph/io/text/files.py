@@ -90,7 +90,7 @@ def map_bytes(path: StrPath) -> Any:
             return read_bytes(path)
         with open(path, "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    with opened_for_seeks(path) as file:
+    with open_seekable(path) as file:
         if isinstance(file, io.BytesIO):
             return file.getvalue()
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -143,7 +143,7 @@ def opened(path: StrPath) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def opened_for_seeks(path: StrPath) -> Iterator[IO[bytes]]:
+def open_seekable(path: StrPath) -> Iterator[IO[bytes]]:
     """Open a file like `opened`, but a compressed one is decompressed first.
 
     If it is large, to an unnamed file in `tempfile.gettempdir`.

@@ -205,7 +205,7 @@ class Scanner:
         self.data = bytes(out)
         return True
 
-    def holds(self, marks: Sequence[bytes]) -> bool:
+    def contains(self, marks: Sequence[bytes]) -> bool:
         """Whether one of several marks occurs from the current position on, outside comments."""
         if find(self.data, marks, self.pos) < 0:
             return False

@@ -41,7 +41,6 @@ _NOEXEC = "mounted noexec"
 _RECORD = "compiler-"
 _UNIT = "unit-"  # begins the names of records of units
 BACKGROUND = "background-"  # begins the names of the files that `tiers` locks
-_OURS = (_RECORD, _UNIT, _TEMPORARY, BACKGROUND)
 _ABANDONED = 3600.0  # seconds after which no process can still use a temporary file
 
 

@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from morph.runtime.toolchain import OutOfTime, cache, later, processes
+from morph.runtime.toolchain.parallel import cores
 
 VARIABLE = "MORPH_OPTIMIZE"
 quick: set[Path] = set()  # libraries of this process that are not fully optimised
+large = False  # whether quick libraries of further units are for teams: one had much work
 OPTIMISE_AFTER = 1.0  # seconds of launches of a quick binary, before it is compiled again
 MOST = 4  # maximum of compilers in the background at the same time
 CORES = 4  # cores of the process for each of them, but for the first
@@ -136,9 +138,7 @@ class Background:
 
 def _threads() -> int:
     """Return how many compilers may run in the background."""
-    known = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
-    return max(min(cores // CORES, MOST), 1)
+    return max(min(cores() // CORES, MOST), 1)
 
 
 background = Background()
