@@ -120,8 +120,8 @@ def may_join(g, c, refining: static):
 
 
 @func
-def can_leave(p):
-    """Whether a vertex can form a community of its own: no other has its number as label."""
+def is_label_unused(p):
+    """Whether no vertex has this one's number as label: it can form a community of its own."""
     return p.total == 0
 
 
@@ -146,8 +146,8 @@ def find_best(p, g, seed, factor, size: static, refining: static):
             own += sums[i]
         elif c >= 0 and may_join(g, c, refining):
             most = max(most, gain(p, sums[i], g.points[c].total, factor))
-    if most <= 0.0 and can_leave(p):
-        most = 0.0
+    if most <= 0.0 and is_label_unused(p):
+        most = f64(0)
         best = order_of(seed, p.id)
     wants = most > gain(p, own, g.points[label].total - p.strength, factor)
     if wants:
@@ -173,8 +173,8 @@ def find_gain(p, g, slots, factor, refining: static):
                 own += s.sum[k]
             elif c >= 0 and may_join(g, c, refining):
                 most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
-    if most <= 0.0 and can_leave(p):
-        most = 0.0
+    if most <= 0.0 and is_label_unused(p):
+        most = f64(0)
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
     p.active = 0
@@ -184,7 +184,7 @@ def find_gain(p, g, slots, factor, refining: static):
 def choose(p, g, slots, seed, factor, refining: static):
     """Find the community of largest gain; ties are broken by `order_of`."""
     label, most, best = p.label, p.most, i64(NONE)
-    if most <= 0.0 and can_leave(p):
+    if most <= 0.0 and is_label_unused(p):
         best = order_of(seed, p.id)
     for a in p.outedges:
         s = slots_of(p, a, slots)
