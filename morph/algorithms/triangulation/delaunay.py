@@ -121,12 +121,12 @@ def list_last(t, last):
 
 
 @kernel
-def offer(entry, places):
+def place_unused(entry, places):
     places[i64(entry)].unused = entry.old_row
 
 
 @kernel
-def take(entry, places, end):
+def place_last(entry, places, end):
     """These triangles are as many as the rows that are not in use."""
     places[entry.old_row - end].new_row = places[i64(entry)].unused
 
@@ -165,8 +165,8 @@ def drop_ghosts(g, ghosts, end, places, unused, last):
     """Number corners as in the input, and move the triangles from row ``end`` on before it."""
     foreach(ghosts, list_unused, end, unused)
     foreach(g.triangles[end:], list_last, last)
-    foreach(unused, offer, places)
-    foreach(last, take, places, end)
+    foreach(unused, place_unused, places)
+    foreach(last, place_last, places, end)
     foreach(g.triangles, renumber, end, places)
     foreach(last, move, g, places, end)
 

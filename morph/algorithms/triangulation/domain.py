@@ -23,7 +23,7 @@ from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import bool_, i32, static, vector
-from morph.runtime.arrays import all_to_host
+from morph.runtime.device import device as find_device
 
 
 @kernel
@@ -108,7 +108,8 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
     sides = Collection(device=device, capacity=chords + m // 256 + 64, **columns)
     (read_numbered if numbered else read_all)(g, corners, sides)
     listed = (getattr(sides, name).array for name in columns)
-    xy, node, nbr, rows, ends, by, hull = all_to_host([g.points.xy.array, node, nbr, *listed])
+    arrays = g.points.xy.array, node, nbr, *listed
+    xy, node, nbr, rows, ends, by, hull = find_device("cpu").asarrays(*arrays)
     order = np.argsort(rows)
     return Domain(
         xy if stays is None else xy[stays], node, nbr, ends[order], by[order], hull[order]

@@ -25,7 +25,7 @@ from morph.language.arguments import boolean, check_callable, check_choice
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import available_threads
 from morph.mesh import Mesh, Pslg, RepairWarning
-from morph.runtime.arrays import all_true, any_true, is_host
+from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device, device_for
 
 FEW_THREADS = 2  # up to so many, segments one by one take less time than claims of channels
@@ -113,7 +113,8 @@ def triangulate(
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
     ends = graph.segments[of]
     points, attributes = graph.points, graph.point_attributes
-    given = points if is_host(source) or where.on_host else source
+    on_gpu = hasattr(source, "__cuda_array_interface__") and not where.on_host
+    given = source if on_gpu else points
     few_threads = where.on_host and available_threads() <= FEW_THREADS
     one_by_one = crossing == "refuse" and few_threads
     while True:
