@@ -27,6 +27,7 @@ class Lookup(NamedTuple):
     """The labels by point and the points by label, cached for one ``Graph.changes``."""
 
     changes: int
+    at: Array  # the position in the list of labels, by point
     labels: Array
     ids: dict[Any, int]
 
@@ -259,10 +260,13 @@ class Labelled:
             at = np.array(self.device.to_host(self.points.columns[COLUMN].array[:n]))
             if self.points.deletes:
                 at[~np.asarray(self.device.to_host(self.points.alive))] = -1
+            if self._lookup is not None and np.array_equal(at, self._lookup.at):  # only edges
+                self._lookup = self._lookup._replace(changes=self.changes)
+                return self._lookup
             labels = self._labels[at]
             labels.flags.writeable = False
             ids = {label: p for p, label in enumerate(labels.tolist()) if label is not None}
-            self._lookup = Lookup(self.changes, labels, ids)
+            self._lookup = Lookup(self.changes, at, labels, ids)
         return self._lookup
 
 
