@@ -179,8 +179,10 @@ def igraph(graph: Input) -> Tasks:
             Way(lambda _: g.community_label_propagation(weights="weight"), lambda _: None)
         ],
         "louvain": [  # other communities
-            Way(lambda _: g.community_multilevel(weights="weight"), lambda _: None),
-            Way(lambda _: g.community_leiden("modularity", weights="weight"), lambda _: None),
+            Way(lambda _: g.community_multilevel(weights="weight"), lambda _: None)
+        ],
+        "leiden": [  # other communities
+            Way(lambda _: g.community_leiden("modularity", weights="weight"), lambda _: None)
         ],
         "bellman_ford": [
             Way(
@@ -262,8 +264,10 @@ def networkit(graph: Input) -> Tasks:
             Way(lambda _: package.community.PLP(weighted).run(), lambda _: None)
         ],
         "louvain": [  # other communities
-            Way(lambda _: package.community.PLM(weighted).run(), lambda _: None),
-            Way(lambda _: package.community.ParallelLeiden(weighted).run(), lambda _: None),
+            Way(lambda _: package.community.PLM(weighted).run(), lambda _: None)
+        ],
+        "leiden": [  # other communities
+            Way(lambda _: package.community.ParallelLeiden(weighted).run(), lambda _: None)
         ],
         "matching": [  # another one
             Way(lambda _: package.matching.SuitorMatcher(weighted).run(), lambda _: None),

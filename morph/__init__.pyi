@@ -31,6 +31,7 @@ from .algorithms.graph.edge_betweenness import edge_betweenness as edge_betweenn
 from .algorithms.graph.independent import maximal_independent_set as maximal_independent_set
 from .algorithms.graph.johnson import johnson as johnson
 from .algorithms.graph.label_propagation import label_propagation as label_propagation
+from .algorithms.graph.leiden import leiden as leiden
 from .algorithms.graph.louvain import louvain as louvain
 from .algorithms.graph.matching import matching as matching
 from .algorithms.graph.max_flow import max_flow as max_flow
@@ -80,8 +81,12 @@ from .partition.array import PartitionedArray as PartitionedArray
 from .partition.graph import PartitionedGraph as PartitionedGraph
 from .partition.graph import PerformanceWarning as PerformanceWarning
 from .partition.partition import partition as partition
+from .partition.transport import PartError as PartError
+from .runtime.device import DeviceError as DeviceError
 from .runtime.device import device as device
 from .runtime.device import get_device as get_device
 from .runtime.device import set_device as set_device
+from .runtime.toolchain import CompileError as CompileError
+from .runtime.toolchain import CompilerNotFound as CompilerNotFound
 
 __version__: str

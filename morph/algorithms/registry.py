@@ -293,6 +293,22 @@ ROWS = (
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
     ),
     Algorithm(
+        "leiden", "graph.leiden:leiden",
+        "Find communities of GRAPH that have a large modularity, by the Leiden method.\n\n"
+        "The result is the smallest vertex of each one's community.  Communities are connected."
+        "  Edge directions are ignored.",
+        result="label modularity", conditions="resolution",
+        report=COMMUNITIES,
+        options=(
+            Option("resolution", "With larger values communities are smaller.", float, least=0,
+                   default=1.0, metavar="R"),
+            SEED,
+        ),
+        weights="nonnegative",
+        examples=({}, {"seed": 7, "resolution": 1.5}), inputs="rmat",
+        benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
+    ),
+    Algorithm(
         "densest", "graph.densest:densest_subgraph",
         "Find the densest subgraph of GRAPH: that with the most edges per vertex.\n\n"
         "Edge directions, weights and duplicates are ignored.  The result is the largest of the"

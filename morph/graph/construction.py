@@ -355,7 +355,8 @@ class Making:
             return cls.from_table(graph, weight=weight, device=device)
         raise TypeError(
             f"no graph can be made of {type(graph).__name__}: expected a sparse matrix of SciPy or "
-            "CuPy, a graph of NetworkX or igraph, or a table of edges; from_edges takes arrays"
+            "CuPy, a graph of Morph, NetworkX or igraph, or a table of edges; from_edges takes"
+            " arrays"
         )
 
     @staticmethod

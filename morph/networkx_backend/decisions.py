@@ -15,6 +15,7 @@ ALL_PAIRS = {
     "average_shortest_path_length", "betweenness_centrality", "edge_betweenness_centrality",
     "johnson",
 }  # fmt: skip
+ONLY_HERE = {"leiden_communities"}  # functions that NetworkX does not implement itself
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
@@ -30,6 +31,10 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
         return "weights by a function"
     if kwargs.get("flow_func") is not None:
         return "flow_func"
+    if name == "leiden_communities":
+        given = dict(zip(("max_level", "seed"), args[3:], strict=False)) | kwargs
+        if given.get("max_level") is not None:
+            return "max_level"
     if name == "pagerank":
         given = dict(zip(("nstart", "weight", "dangling"), args[5:], strict=False)) | kwargs
         if any(given.get(x) is not None for x in ("nstart", "dangling")):
@@ -40,7 +45,7 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
 def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
     """Return whether the backend is faster, including the conversion of the graph."""
     graph = _graph(args, kwargs)
-    if isinstance(graph, Converted):
+    if isinstance(graph, Converted) or name in ONLY_HERE:
         return True
     least = LARGE_FOR_ALL_PAIRS if name in ALL_PAIRS else LARGE
     if graph.number_of_nodes() + graph.number_of_edges() < least:

@@ -1,4 +1,4 @@
-"""Components, cores, triangles, spanning trees, PageRank, betweenness, with NetworkX's interface.
+"""Components, cores, communities, spanning trees, PageRank and others, with NetworkX's interface.
 
 Arguments, results and errors are those of NetworkX's functions of the same names.  Decorators of
 NetworkX reject directed, undirected and multigraphs before these functions are called.
@@ -15,6 +15,7 @@ import numpy as np
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.components import connected_components as find_components
 from morph.algorithms.graph.cores import core_number as find_cores
+from morph.algorithms.graph.leiden import leiden
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank as rank_points
 from morph.algorithms.graph.strong import strongly_connected_components as find_strong
@@ -27,10 +28,11 @@ from morph.networkx_backend.converted import Converted, exact
 __all__ = [
     "average_clustering", "betweenness_centrality", "clustering", "connected_components",
     "core_number", "is_connected", "is_strongly_connected", "is_weakly_connected",
-    "maximum_spanning_edges", "maximum_spanning_tree", "minimum_spanning_edges",
-    "minimum_spanning_tree", "node_connected_component", "number_connected_components",
-    "number_strongly_connected_components", "number_weakly_connected_components", "pagerank",
-    "strongly_connected_components", "transitivity", "triangles", "weakly_connected_components",
+    "leiden_communities", "maximum_spanning_edges", "maximum_spanning_tree",
+    "minimum_spanning_edges", "minimum_spanning_tree", "node_connected_component",
+    "number_connected_components", "number_strongly_connected_components",
+    "number_weakly_connected_components", "pagerank", "strongly_connected_components",
+    "transitivity", "triangles", "weakly_connected_components",
 ]  # fmt: skip
 
 
@@ -106,6 +108,20 @@ def core_number(G: Converted) -> dict[Any, int]:
     """Return the core number of each node."""
     G.require_no_loops()
     return G.by_node(find_cores(G.graph()).core)
+
+
+def leiden_communities(
+    G: Converted, weight: Any = "weight", resolution: float = 1, max_level: int | None = None,
+    seed: Any = None,
+) -> list[set[Any]]:  # fmt: skip
+    """Return the sets of nodes of communities by the Leiden method."""
+    if max_level is not None:
+        raise NotImplementedError(f"max_level: {shown(max_level)}: expected None")
+    try:
+        found = leiden(G.graph(weight), resolution, seed.randrange(2**31))
+    except (TypeError, ValueError) as error:  # negative weights, a negative resolution
+        raise NotImplementedError(str(error)) from error
+    return list(_sets(G, found.label))
 
 
 def triangles(G: Converted, nodes: Any = None) -> Any:

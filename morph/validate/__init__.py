@@ -8,7 +8,7 @@ from morph.validate.arcs import WrongAnswer
 from morph.validate.centrality import betweenness, edge_betweenness, pagerank
 from morph.validate.cliques import cliques, max_clique, max_k_plex
 from morph.validate.colouring import colouring
-from morph.validate.communities import label_propagation, louvain
+from morph.validate.communities import label_propagation, leiden, louvain
 from morph.validate.community import community
 from morph.validate.densest import densest_subgraph
 from morph.validate.flow import max_flow
@@ -26,8 +26,8 @@ from morph.validate.truss import k_truss, truss_number
 __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "colouring", "community",
     "connected_components", "core_number", "densest_subgraph", "edge_betweenness",
-    "find_simplex", "implications", "index", "johnson", "k_truss", "label_propagation", "louvain",
-    "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "model",
-    "mst", "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
-    "topological_order", "triangle_count", "truss_number",
+    "find_simplex", "implications", "index", "johnson", "k_truss", "label_propagation", "leiden",
+    "louvain", "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set",
+    "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp",
+    "strongly_connected_components", "topological_order", "triangle_count", "truss_number",
 ]  # fmt: skip

@@ -125,6 +125,31 @@ def louvain(graph: Graph, label: Any, modularity: Any = None, resolution: float 
     WrongAnswer
         Naming a vertex.
     """
+    _check_communities(graph, label, modularity, resolution)
+
+
+def leiden(graph: Graph, label: Any, modularity: Any = None, resolution: float = 1.0) -> None:
+    """Check communities by the Leiden method; directions are ignored.
+
+    Each community is connected, and its label is its smallest point.
+
+    Parameters
+    ----------
+    graph : Graph
+    label : array of int, shape (n,)
+    modularity : float, optional
+    resolution : float
+        Of the modularity.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming a vertex.
+    """
+    _check_communities(graph, label, modularity, resolution)
+
+
+def _check_communities(graph: Graph, label: Any, modularity: Any, resolution: float) -> None:
     edges = _Edges(graph)
     found = edges.labels(label)
     if modularity is not None:

@@ -14,7 +14,8 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import generate, validate
-from morph.algorithms.graph import communities, label_propagation, louvain
+from morph.algorithms.graph import communities, label_propagation, leiden, louvain
+from morph.prelude import f64, u64
 
 SEEDS = st.sampled_from([0, 1, 2**64 - 1, 2**70])
 KINDS = st.sampled_from([np.int8, np.uint64, np.int64, np.float16, np.float32, np.float64])
@@ -58,12 +59,15 @@ def check_communities(g, found, resolution=1.0):
     return graph, label
 
 
-def check_louvain(g, target, resolution=1.0, seed=0):
-    runs = everywhere(target, lambda: morph.louvain(g, resolution, seed))
-    check_communities(g, runs[0], resolution)
-    for found in runs[1:]:
-        assert np.array_equal(host(found.label), host(runs[0].label)) and found[1:] == runs[0][1:]
-    validate.louvain(g, runs[0].label, runs[0].modularity, resolution)
+def check_levels(g, target, resolution=1.0, seed=0):
+    """Check `louvain` and `leiden`."""
+    for function in (morph.louvain, morph.leiden):
+        runs = everywhere(target, lambda f=function: f(g, resolution, seed))
+        check_communities(g, runs[0], resolution)
+        for found in runs[1:]:
+            assert np.array_equal(host(found.label), host(runs[0].label))
+            assert found[1:] == runs[0][1:]
+        getattr(validate, function.__name__)(g, runs[0].label, runs[0].modularity, resolution)
 
 
 def check(g, target, seed=0):
@@ -78,17 +82,88 @@ def check(g, target, seed=0):
                 weights[label[t]] = weights.get(label[t], 0) + graph[v][t]["weight"]
         assert weights.get(label[v], 0) == max(weights.values(), default=0)
     validate.label_propagation(g, runs[0].label, runs[0].modularity)
-    check_louvain(g, target, seed=seed)
+    check_levels(g, target, seed=seed)
 
 
 @tries(10)
 @given(edge_lists(most=12), st.booleans(), st.sampled_from([0, 0.5, 1, 2, 1e6]), KINDS)
-def test_louvain(target, edges, directed, resolution, kind):
+def test_louvain_and_leiden(target, edges, directed, resolution, kind):
     n, src, dst, w = edges
     g = morph.Graph.from_edges(
         src, dst, weight=w.astype(kind), n=n, directed=directed, device=target
     )
-    check_louvain(g, target, resolution)
+    check_levels(g, target, resolution)
+
+
+def refined(g, resolution, seed):
+    """The communities after moves, their parts, and the weight of each part."""
+    rows, pairs = communities.rows_of_graph(g, **louvain.COLUMNS, **louvain.REFINING)
+    points, n = rows.graph.points, len(g.points)
+    points.label.array[:n] = g.device.xp.arange(n)
+    whole = max(int(points.strength.array[:n].sum()), 1)
+    weight = louvain.Weight(f64(1 / whole), f64(resolution / whole))
+    now = morph.Collection(points, capacity=n)
+    louvain.improve(*rows, morph.Set(points), u64(seed), weight, now)
+    leiden.refine(*rows, u64(seed), weight.factor, now)
+    found = (host(points.columns[x].array[:n]) for x in ("community", "label", "total", "strength"))
+    return *map(np.array, found), pairs, whole
+
+
+@tries(20)
+@given(edge_lists(most=16), st.sampled_from([0.3, 1, 2]), st.integers(0, 9))
+def test_parts_of_communities(target, edges, resolution, seed):
+    """Parts are connected, lie in communities, and have joined with a gain."""
+    n, src, dst, w = edges
+    g = morph.Graph.from_edges(src, dst, weight=w, n=n, device=target)
+    runs = everywhere(target, lambda: refined(g, resolution, seed))
+    community, label, total, strength, pairs, whole = runs[0]
+    assert all(np.array_equal(a, b) for run in runs[1:] for a, b in zip(run, runs[0], strict=False))
+    graph = nx.Graph()
+    graph.add_nodes_from(range(n))
+    ends = (host(x).tolist() for x in pairs)
+    graph.add_weighted_edges_from((a, b, x) for a, b, x in zip(*ends, strict=True) if x)
+    assert (label != np.arange(n)).any() or len(set(community)) == n
+    whole_communities = np.array_equal(label, community)
+    for part in set(label.tolist()):
+        members = np.flatnonzero(label == part)
+        assert members[0] == part and len(set(community[members])) == 1
+        assert total[part] == strength[members].sum()
+        inside = graph.subgraph(members.tolist())
+        assert nx.is_connected(inside)
+        squares = Fraction(int(total[part]) ** 2 - sum(int(x) ** 2 for x in strength[members]))
+        gain = 2 * inside.size("weight") - Fraction(resolution) * squares / whole
+        assert len(members) == 1 or gain > 0 or whole_communities
+
+
+def test_communities_are_divided(target):
+    """Cliques leave a community of all vertices: none has another community beside it."""
+    g = morph.Graph.from_networkx(nx.ring_of_cliques(8, 5), device=target)
+    finest, pairs = communities.rows_of_graph(g, **louvain.COLUMNS, **louvain.REFINING)
+    one = g.device.xp.zeros(40, np.int32)
+    for _ in range(3):
+        one, value = louvain._levels(finest, pairs, one, 1.0, 0, 0.0, leiden.refine)
+    assert host(one).tolist() == (np.arange(40) // 5 * 5).tolist()
+    assert abs(value - morph.leiden(g).modularity) < 1e-14
+
+
+def test_levels_keep_communities(monkeypatch):
+    """Each level begins with the communities of the previous one: the modularity never falls."""
+    levels, improved = [], louvain._improved
+
+    def recorded(rows, label, *args):
+        found = improved(rows, label, *args)
+        levels.append((len(label), host(label).copy(), *map(host, found[:2])))
+        return found
+
+    monkeypatch.setattr(louvain, "_improved", recorded)
+    morph.leiden(generate.rmat(10, seed=2, device="cpu"))
+    assert any(len(set(label)) < len(set(part)) for _, _, label, part in levels)
+    for (_, _, label, part), (n, begin, *_) in zip(levels, levels[1:], strict=False):
+        roots = np.unique(part)
+        if len(roots) == n:  # otherwise the first level follows
+            _, want = np.unique(label[roots], return_inverse=True)
+            _, have = np.unique(begin, return_inverse=True)
+            assert np.array_equal(want, have)
 
 
 @tries(10)
@@ -124,8 +199,8 @@ def test_hash_tables_in_arrays_and_in_memory(target, monkeypatch):
             for name, degree in (("FEW", few), ("SOME", some), ("MANY", many)):
                 monkeypatch.setattr(module, name, degree)
         g = morph.Graph.from_edges(src, dst, n=100, device=target)
-        both = morph.louvain(g), morph.label_propagation(g)
-        results.append([host(found.label).tolist() for found in both])
+        found = morph.louvain(g), morph.leiden(g), morph.label_propagation(g)
+        results.append([host(one.label).tolist() for one in found])
     assert all(x == results[0] for x in results)
 
 
@@ -138,7 +213,7 @@ def test_larger_graphs_with_many_threads(device):
             assert np.array_equal(host(runs[0].label), host(found.label))
             assert found[1:] == runs[0][1:]
         validate.label_propagation(g, runs[0].label, runs[0].modularity)
-        check_louvain(g, device)
+        check_levels(g, device)
 
 
 def test_modularity_is_as_large_as_that_of_networkx():
@@ -150,9 +225,11 @@ def test_modularity_is_as_large_as_that_of_networkx():
     ratios = []
     for graph in graphs:
         want = nx.community.modularity(graph, nx.community.louvain_communities(graph, seed=1))
-        found = morph.louvain(morph.Graph.from_networkx(graph, device="cpu"))
-        ratios.append(found.modularity / want)
-    assert min(ratios) > 0.95 and np.mean(ratios) > 0.99
+        g = morph.Graph.from_networkx(graph, device="cpu")
+        ratios.append([f(g).modularity / want for f in (morph.louvain, morph.leiden)])
+    louvain, leiden = np.array(ratios).T
+    assert louvain.min() > 0.95 and louvain.mean() > 0.99
+    assert leiden.min() > 0.98 and leiden.mean() > max(1, louvain.mean())
 
 
 @pytest.mark.parametrize("weight", [2**64 - 1, 2**63 - 1, 1e308, 5e-324, 3.0])
@@ -161,7 +238,7 @@ def test_extreme_weights(target, weight):
     ends = np.array([0, 0, 1, 2, 3, 3, 4]), np.array([1, 2, 2, 3, 4, 5, 5])
     kind = {2**64 - 1: np.uint64, 2**63 - 1: np.int64}.get(weight, np.float64)
     g = morph.Graph.from_edges(*ends, weight=np.full(7, weight, kind), device=target)
-    for function in (morph.label_propagation, morph.louvain):
+    for function in (morph.label_propagation, morph.louvain, morph.leiden):
         found = function(g)
         assert host(found.label).tolist() == [0, 0, 0, 3, 3, 3]
         assert abs(found.modularity - 5 / 14) < 1e-14
@@ -173,7 +250,7 @@ def test_parallel_edges_and_self_loops_add_up(target, symmetrize):
     ends = np.array([0, 0, 0, 0, 1, 3, 3, 4, 5, 4, 2]), np.array([0, 0, 1, 1, 2, 4, 4, 5, 3, 4, 3])
     weight = np.arange(1.0, 12)
     g = morph.Graph.from_edges(*ends, weight=weight, symmetrize=symmetrize, device=target)
-    for function in (morph.label_propagation, morph.louvain):
+    for function in (morph.label_propagation, morph.louvain, morph.leiden):
         found = function(g)
         whole = nx.MultiGraph()
         whole.add_weighted_edges_from(zip(*(x.tolist() for x in (*ends, weight)), strict=True))
@@ -184,9 +261,10 @@ def test_parallel_edges_and_self_loops_add_up(target, symmetrize):
 @pytest.mark.parametrize("resolution", [1e13, 1e300, np.finfo(float).max])
 def test_huge_resolution(target, resolution):
     g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 0, 4], symmetrize=True, device=target)
-    found = morph.louvain(g, resolution)  # at such modularities a sum with the least gain is equal
-    assert host(found.label).tolist() == [0, 1, 2, 3, 4]
-    assert found.modularity == -0.21875 * resolution
+    for function in (morph.louvain, morph.leiden):
+        found = function(g, resolution)  # at such modularities a sum with the least gain is equal
+        assert host(found.label).tolist() == [0, 1, 2, 3, 4]
+        assert found.modularity == -0.21875 * resolution
 
 
 def test_edges_of_no_weight_join_nothing(target):
@@ -196,14 +274,14 @@ def test_edges_of_no_weight_join_nothing(target):
 
 def test_cliques_are_found(target):
     g = morph.Graph.from_networkx(nx.connected_caveman_graph(8, 6), device=target)
-    for function in (morph.label_propagation, morph.louvain):
+    for function in (morph.label_propagation, morph.louvain, morph.leiden):
         found = function(g)
         assert found.number == 8 and found.modularity > 0.8
 
 
 def test_bad_arguments():
     g = morph.Graph.from_edges([0], [1])
-    for function in (morph.label_propagation, morph.louvain):
+    for function in (morph.label_propagation, morph.louvain, morph.leiden):
         with pytest.raises(ValueError, match="seed is 0 or more, not -1"):
             function(g, seed=-1)
         with pytest.raises(TypeError, match="seed is"):
@@ -214,11 +292,12 @@ def test_bad_arguments():
             wrong = morph.Graph.from_edges([0, 1], [1, 2], weight=np.array([1, weight]))
             with pytest.raises(ValueError, match="finite and not negative, not"):
                 function(wrong)
-    for resolution in (-1, np.nan, np.inf):
-        with pytest.raises(ValueError, match="resolution is finite and 0 or more, not"):
-            morph.louvain(g, resolution)
-    with pytest.raises(TypeError, match="resolution is a number, not"):
-        morph.louvain(g, "1")
+    for function in (morph.louvain, morph.leiden):
+        for resolution in (-1, np.nan, np.inf):
+            with pytest.raises(ValueError, match="resolution is finite and 0 or more, not"):
+                function(g, resolution)
+        with pytest.raises(TypeError, match="resolution is a number, not"):
+            function(g, "1")
 
 
 def test_wrong_communities_are_refused():
@@ -231,6 +310,11 @@ def test_wrong_communities_are_refused():
 
     validate.label_propagation(g, np.array([0, 0, 0, 3, 3, 3]), 5 / 14)
     validate.label_propagation(g, np.zeros(6, int), 0)
+    validate.leiden(g, np.array([0, 0, 0, 3, 3, 3]), 5 / 14)
+    with pytest.raises(validate.WrongAnswer, match="vertex 5 has the label 0, but 5"):
+        validate.leiden(g, np.array([0, 0, 0, 3, 3, 0]))
+    with pytest.raises(validate.WrongAnswer, match="the modularity is"):
+        validate.leiden(g, np.array([0, 0, 0, 3, 3, 3]), 5 / 14, resolution=2)
     refused("shape", [0] * 5)
     refused("the modularity is 0.357", [0, 0, 0, 3, 3, 3], 0.36)
     refused("not nan", [0, 0, 0, 3, 3, 3], np.nan)

@@ -128,6 +128,36 @@ def test_betweenness(graph, normalized, endpoints, k):
         compare("betweenness_centrality", graph, k=k, seed=7, **options)
 
 
+@tries(30)
+@given(graphs(weights=("none", "int", "some", "float")), st.sampled_from([0.5, 1, 2]))
+def test_leiden(graph, resolution):
+    """NetworkX has no implementation of its own."""
+    if graph.is_directed():
+        return  # refused by a decorator
+    seeds = random.Random(7), random.Random(7)
+    H = backend.Converted(graph)
+    found, again = (backend.leiden_communities(H, "weight", resolution, seed=s) for s in seeds)
+    assert found == again and type(found) is list and set().union(*found) == set(graph)
+    assert sum(map(len, found)) == len(graph)
+    if graph.size("weight"):
+        assert all(nx.is_connected(graph.subgraph(part)) for part in found)
+        singles = [{v} for v in graph]
+        least = nx.community.modularity(graph, singles, resolution=resolution)
+        assert nx.community.modularity(graph, found, resolution=resolution) >= least - 1e-12
+
+
+def test_leiden_by_networkx():
+    graph = nx.connected_caveman_graph(8, 6)
+    leiden = pytest.importorskip("networkx.algorithms.community.leiden").leiden_communities
+    assert len(backend.leiden_communities(backend.Converted(graph), seed=random.Random(1))) == 8
+    with nx.config(backend_priority=["morph"]):  # also for small graphs
+        assert len(leiden(graph, seed=1)) == 8
+    for refused in ({"max_level": 1}, {"resolution": -1}, {"weight": "w"}):
+        graph.add_edge(0, 1, w=-1)
+        with pytest.raises(NotImplementedError):
+            leiden(graph, **refused, backend="morph")
+
+
 @tries(60)
 @given(graphs(), st.booleans(), st.booleans(), st.integers(1, 8))
 def test_weighted_betweenness(graph, normalized, endpoints, k):
@@ -365,6 +395,10 @@ def test_messages_name_the_argument_and_its_value():
         "flow_func: 3: expected None": lambda: backend.maximum_flow_value(H, 0, 1, flow_func=3),
         "nstart: {0: 1}: expected None": lambda: backend.pagerank(H, nstart={0: 1}),
         "dangling: {0: 1}": lambda: backend.pagerank(H, dangling={0: 1}),
+        "max_level: 2: expected None": lambda: backend.leiden_communities(H, max_level=2),
+        "resolution is finite and 0 or more, not -1": lambda: backend.leiden_communities(
+            H, resolution=-1, seed=random.Random(1)
+        ),
         "algorithm: 'prim'": lambda: [*backend.minimum_spanning_edges(H, "prim")],
         "weight: -2 is negative": lambda: backend.all_pairs_dijkstra_path_length(weighted(-2)),
         "weight: None is not": lambda: weighted(None).graph("weight"),
@@ -413,6 +447,10 @@ def test_what_can_run():
     assert isinstance(backend.can_run("pagerank", (Mine(graph),), {}), str)
     assert isinstance(backend.can_run("pagerank", (graph,), {"nstart": {0: 1}}), str)
     assert isinstance(backend.can_run("pagerank", (graph, 0.8, None, 9, 1e-3, {0: 1}), {}), str)
+    assert isinstance(backend.can_run("leiden_communities", (graph, "w", 1, 2), {}), str)
+    assert isinstance(backend.can_run("leiden_communities", (graph,), {"max_level": 2}), str)
+    assert backend.can_run("leiden_communities", (graph, "w", 1, None, 5), {}) is True
+    assert backend.should_run("leiden_communities", (graph,), {}) is True
     weight = {"weight": lambda u, v, d: 1}
     assert isinstance(backend.can_run("dijkstra_path", (graph, 0, 1), weight), str)
     assert isinstance(backend.should_run("pagerank", (graph,), {}), str)
@@ -422,7 +460,10 @@ def test_what_can_run():
 
 def test_functions_are_those_of_networkx():
     for name in functions():
-        theirs = inspect.signature(getattr(nx, name).orig_func).parameters
+        module = nx if hasattr(nx, name) else nx.community
+        if name == "leiden_communities" and not hasattr(module, name):
+            continue  # NetworkX before 3.5
+        theirs = inspect.signature(getattr(module, name).orig_func).parameters
         mine = inspect.signature(getattr(backend, name)).parameters
         assert [(p.name, p.default) for p in mine.values()] == [
             (p.name, p.default) for p in theirs.values()

@@ -118,6 +118,29 @@ def test_below_zero_surveys_have_gone_astray(monkeypatch):
         consistent(formula, found)
 
 
+def test_the_tolerance_rises_as_the_formula_shrinks(monkeypatch):
+    formula = random_ksat(3, 3000, 4.1, seed=1)
+    patiently, seen = module.converge_patiently, []
+
+    def noted(f, tolerance, *args):
+        seen.append((tolerance, f.count_clauses(), args[-1]))
+        return patiently(f, tolerance, *args)
+
+    monkeypatch.setattr(module, "converge_patiently", noted)
+    decimate(formula, 1)
+    assert len(seen) > 10 and seen[0][0] == 0.05 and seen[-1][0] > 0.07
+    for tolerance, clauses, least in seen:
+        late = clauses < module.LATE * formula.clauses
+        assert least == (module.LEAST_CHANGE if late else 0.0) < tolerance
+        assert tolerance == min(0.05 * (formula.clauses / clauses) ** 0.5, module.HIGHEST)
+    for options, constant in (
+        ({"tolerance": 0.06}, 0.06), ({"fraction": 0.01}, 0.01), ({"rho": 0.5}, 0.05),
+    ):  # fmt: skip
+        seen.clear()
+        decimate(formula, 1, max_rounds=2, **options)
+        assert [(tolerance, least) for tolerance, _, least in seen] == [(constant, 0.0)] * 2
+
+
 def test_never_convergent(monkeypatch):
     formula = random_ksat(3, 100, 4.0, seed=4)
     tolerances = []

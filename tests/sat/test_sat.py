@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -191,13 +192,13 @@ def test_solutions_on_every_target(target):
 def test_solutions_of_random_formulas():
     formula = generate.random_ksat(3, 1500, 4.0, 3)
     reported = []
-    found = survey.solve(formula, seed=2, device="cpu", progress=lambda *x: reported.append(x))
+    found = survey.solve(formula, seed=10, device="cpu", progress=lambda *x: reported.append(x))
     assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
     assert found.rounds and found.left < 1500 and found.stopped
     assert len(reported) > len(found.rounds) + len(found.believed) > len(found.rounds)
     assert {s for s, _ in reported} == {"decimation", "beliefs", "search"}
     assert {"sweeps", "search", "check"} <= set(found.seconds)
-    again = survey.solve((formula.offsets, formula.literals), seed=2, device="cpu")
+    again = survey.solve((formula.offsets, formula.literals), seed=10, device="cpu")
     assert again.model.tolist() == found.model.tolist()
     for cnf, status in (([], "SATISFIABLE"), ([[]], "UNSATISFIABLE"), ([[1, -1]], "SATISFIABLE")):
         assert survey.solve(cnf, device="cpu").status == status
@@ -280,6 +281,26 @@ def test_the_host_makes_tables_of_all_clauses_while_a_gpu_decimates(monkeypatch)
     found = survey.solve(formula, 3, device=there, method="decimation")
     assert made == [formula] and found.model.tolist() == want.model.tolist()
     assert (found.flips, found.attempts) == (want.flips, want.attempts)
+
+
+def test_a_gpu_counts_unsatisfied_clauses_and_the_checker_confirms_models(monkeypatch):
+    formula = Formula.of([[1, 2], [-1, 3], [2, -3], [-2, -3, 1]], 3)
+    there, checked = pretended(monkeypatch), []
+
+    def noted(*args):
+        checked.append(args)
+        return satisfied(*args)
+
+    monkeypatch.setattr(search.validate, "satisfied", noted)
+    settings = search.Settings(0, [there], "auto", {}, 1000, None, None)
+    call = SimpleNamespace(settings=settings, found={}, spend=lambda *_: None)
+    model = np.array([True, True, True])
+    it = search.Search(formula, call, False, False)
+    assert it._check(~model) == 1 and not checked
+    assert it._check(model) == 0 and len(checked) == 1
+    it.formula = Formula.of([[1, 2], [], [-3], []], 3)  # empty clauses count
+    assert it._check(model) == 3 and len(checked) == 1
+    assert walksat(it.formula, model, device=there, max_flips=0).unsatisfied == 3
 
 
 def test_tables_that_cannot_be_made_in_the_background(monkeypatch):

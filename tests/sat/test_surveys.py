@@ -65,6 +65,22 @@ def test_all_targets_and_threads_agree_to_the_bit(target):
     assert all(found == known for found in everywhere(target, run))
 
 
+def test_small_changes_of_messages_are_left_out(target):
+    formula = random_ksat(3, 25, 4.2, seed=5)
+    exact, f = (factor_graph(formula, device(target), 3) for _ in range(2))
+    before = messages(f)
+    converge(exact, 0.2, 1)
+    converge(f, 0.2, 1, least=0.1)
+    changed, found = messages(exact), messages(f)
+    steps = {key: abs(np.log2((1 - changed[key]) / (1 - eta))) for key, eta in before.items()}
+    kept = {key for key, step in steps.items() if step < 0.1 - 1e-5}
+    assert kept and kept != set(steps)
+    for key in steps:
+        assert found[key] == (before if key in kept else changed)[key]
+    sums = host(f.sums[0].by_sign)
+    assert sums.sum() == sum(round(-np.log2(1 - x) * f.scale) for x in found.values())
+
+
 def test_the_clock_is_looked_at_between_launches(monkeypatch):
     formula = random_ksat(3, 200, 4.2, seed=5)
     whole, parts = (factor_graph(formula, device("cpu"), 3) for _ in range(2))

@@ -7,6 +7,7 @@ arrays, and on a GPU a thread, a warp or a block executes the vertex, depending 
 tables of other vertices are in memory, two slots for each of their arcs.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.hashing import mix32, mix64
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, u32, u64
+from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, static, u32, u64
 from morph.runtime.arrays import all_true, any_true, count_true
 from morph.runtime.device import Device
 
@@ -77,18 +78,27 @@ def add_arc(a):
     atomic_add(a.src.strength, a.weight)
 
 
+@func
+def community_of(p, refining: static):
+    """Return the community that a refinement divides; otherwise all vertices have the same."""
+    if refining:
+        return p.community
+    return i32(0)
+
+
 @kernel
-def tabulate(p, slots):
+def tabulate(p, slots, refining: static):
     """Add the weights of a vertex's arcs by the labels of their targets, in a table in memory."""
-    first, size = p.first, i64(2) * p.out_degree
+    first, size, community = p.first, i64(2) * p.out_degree, community_of(p, refining)
     for a in p.outedges:
-        label = a.dst.label
-        at = i64(u32(label) * u32(GOLDEN)) * size >> 32
-        held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
-        while held != 0 and held != label + 1:
-            at = at + 1 if at + 1 < size else i64(0)
+        if community_of(a.dst, refining) == community:
+            label = a.dst.label
+            at = i64(u32(label) * u32(GOLDEN)) * size >> 32
             held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
-        atomic_add(slots[first + (at >> 1)].sum[at & 1], a.weight)
+            while held != 0 and held != label + 1:
+                at = at + 1 if at + 1 < size else i64(0)
+                held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
+            atomic_add(slots[first + (at >> 1)].sum[at & 1], a.weight)
 
 
 @func

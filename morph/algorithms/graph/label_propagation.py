@@ -187,7 +187,7 @@ def propagate(g, slots, degree, sets, seed, now, then):
         if degree > SOME:
             foreach(now, find_label, seed, round, 2 * MANY, where=has_many, balance="block")
         if degree > MANY:
-            foreach(now, tabulate, slots, where=has_most)
+            foreach(now, tabulate, slots, 0, where=has_most)
             foreach(now, find_most, slots, where=has_most)
             foreach(now, choose, slots, seed, round, where=has_most)
             foreach(slots, clear)

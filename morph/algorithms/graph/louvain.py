@@ -1,9 +1,9 @@
 """Communities of large modularity, by a parallel Louvain method, with connected communities.
 
 Vertices move to the neighbouring community with the largest gain of modularity (Blondel, Guillaume,
-Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  A
-cycle of rounds evaluates the vertices in `PARTS` random parts, one after the other; all moves of a
-round are selected from the communities before the round, by a hash table per vertex (like Naim,
+Lambiotte, Lefebvre 2008), or form one of their own; then each community becomes a vertex of a
+coarser graph, and so on.  A cycle of rounds evaluates the vertices in `PARTS` random parts; all
+moves of a round are selected from the communities before it, by a hash table per vertex (like Naim,
 Manne, Halappanavar, Tumeo, 2017).  A vertex is evaluated again if a neighbour has moved to another
 community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019).  A round
 that decreases the modularity is rolled back.  A cycle of too little gain doubles the number of
@@ -42,6 +42,7 @@ from morph.algorithms.graph.communities import (
     clear,
     clear_total,
     communities,
+    community_of,
     enlist,
     has_few,
     has_many,
@@ -67,6 +68,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
     atomic_sub,
+    bool_,
     f64,
     i32,
     i64,
@@ -74,6 +76,7 @@ from morph.prelude import (
     static,
     u64,
 )
+from morph.runtime.arrays import all_true
 
 HALVINGS = 2  # how often a level halves the parts that move at once; then it ends
 GAIN = 1e-4  # least gain of modularity of a cycle
@@ -82,6 +85,10 @@ UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
 COLUMNS: dict[str, Any] = {"before": i32, "moved": i32, "most": f64}  # of vertices
+REFINING: dict[str, Any] = {  # of vertices, for refinements
+    "community": i32, "community_total": i64, "cut": i64, "least": i32, "joinable": bool_,
+    "blocked": bool_,
+}  # fmt: skip
 
 
 class Weight(NamedTuple):
@@ -104,9 +111,23 @@ def gain(p, weight, total, factor):
     return f64(weight) - factor * f64(p.strength) * f64(total)
 
 
+@func
+def may_join(g, c, refining: static):
+    """Whether vertices may join a community; a refinement excludes poorly connected ones."""
+    if refining:
+        return g.points[c].joinable
+    return True
+
+
+@func
+def is_label_unused(p):
+    """Whether no vertex has this one's number as label: it can form a community of its own."""
+    return p.total == 0
+
+
 @kernel
-def find_best(p, g, seed, factor, size: static):
-    """Find the community of largest gain, by a table in shared arrays, if the gain is positive.
+def find_best(p, g, seed, factor, size: static, refining: static):
+    """Find the community of largest gain, by a table in shared arrays, if a move has a gain.
 
     Ties are broken by the random order of `order_of`.
     """
@@ -115,19 +136,24 @@ def find_best(p, g, seed, factor, size: static):
     slots, label, most, own, best = (
         i64(2) * p.out_degree, p.label, f64(LOWEST), i64(0), i64(NONE)
     )  # fmt: skip
+    community = community_of(p, refining)
     for a in p.outedges:
-        add_label(keys, sums, slots, a.dst.label, a.weight)
+        if community_of(a.dst, refining) == community:
+            add_label(keys, sums, slots, a.dst.label, a.weight)
     for i in range(slots):
         c = keys[i] - 1
         if c == label:
             own += sums[i]
-        elif c >= 0:
+        elif c >= 0 and may_join(g, c, refining):
             most = max(most, gain(p, sums[i], g.points[c].total, factor))
+    if most <= 0.0 and is_label_unused(p):
+        most = f64(0)
+        best = order_of(seed, p.id)
     wants = most > gain(p, own, g.points[label].total - p.strength, factor)
     if wants:
         for i in range(slots):
             c = keys[i] - 1
-            if c >= 0 and c != label:
+            if c >= 0 and c != label and may_join(g, c, refining):
                 if gain(p, sums[i], g.points[c].total, factor) == most:
                     best = max(best, order_of(seed, c))
     p.best = best
@@ -136,7 +162,7 @@ def find_best(p, g, seed, factor, size: static):
 
 
 @kernel
-def find_gain(p, g, slots, factor):
+def find_gain(p, g, slots, factor, refining: static):
     """Find the largest gain of a move."""
     label, most, own = p.label, f64(LOWEST), i64(0)
     for a in p.outedges:
@@ -145,22 +171,26 @@ def find_gain(p, g, slots, factor):
             c = s.key[k] - 1
             if c == label:
                 own += s.sum[k]
-            elif c >= 0:
+            elif c >= 0 and may_join(g, c, refining):
                 most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
+    if most <= 0.0 and is_label_unused(p):
+        most = f64(0)
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
     p.active = 0
 
 
 @kernel
-def choose(p, g, slots, seed, factor):
+def choose(p, g, slots, seed, factor, refining: static):
     """Find the community of largest gain; ties are broken by `order_of`."""
     label, most, best = p.label, p.most, i64(NONE)
+    if most <= 0.0 and is_label_unused(p):
+        best = order_of(seed, p.id)
     for a in p.outedges:
         s = slots_of(p, a, slots)
         for k in range(2):
             c = s.key[k] - 1
-            if c >= 0 and c != label:
+            if c >= 0 and c != label and may_join(g, c, refining):
                 if gain(p, s.sum[k], g.points[c].total, factor) == most:
                     best = max(best, order_of(seed, c))
     p.best = best
@@ -243,16 +273,19 @@ def measure(g, found, weight):
 
 
 @program
-def find_moves(now, g, slots, degree, seed, factor):
-    foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
+def find_moves(now, g, slots, degree, seed, factor, refining: static):
+    """Find the best move of each vertex; with ``refining`` within its community."""
+    foreach(now, find_best, g, seed, factor, 2 * FEW, refining, where=has_few, balance="thread")
     if degree > FEW:
-        foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
+        foreach(now, find_best, g, seed, factor, 2 * SOME, refining, where=has_some, balance="warp")
     if degree > SOME:
-        foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
+        foreach(
+            now, find_best, g, seed, factor, 2 * MANY, refining, where=has_many, balance="block"
+        )
     if degree > MANY:
-        foreach(now, tabulate, slots, where=has_most)
-        foreach(now, find_gain, g, slots, factor, where=has_most)
-        foreach(now, choose, g, slots, seed, factor, where=has_most)
+        foreach(now, tabulate, slots, refining, where=has_most)
+        foreach(now, find_gain, g, slots, factor, refining, where=has_most)
+        foreach(now, choose, g, slots, seed, factor, refining, where=has_most)
         foreach(slots, clear)
 
 
@@ -272,7 +305,7 @@ def improve(g, slots, degree, sets, seed, weight, now):
             part = end - round - 1
             foreach(g.points, enlist, now, where=lambda p: is_next(p, seed, cycle, part, parts))
             if not now.empty:
-                find_moves(now, g, slots, degree, seed, factor)
+                find_moves(now, g, slots, degree, seed, factor, 0)
                 foreach(now, move, g, round, where=lambda p: p.wants)
                 foreach(now, add_change, found, round, where=lambda p: p.wants)
                 measure(g, found, weight)
@@ -293,13 +326,18 @@ def improve(g, slots, degree, sets, seed, weight, now):
     return found.value - first
 
 
-def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any, float]:
+def _improved(
+    rows: Rows, label: Any, resolution: float, seed: int, refine: Any
+) -> tuple[Any, Any, float]:
     """Move the vertices of a level between communities.
 
     Returns
     -------
     label : (n,) int32 array
         The new labels.
+    group : (n,) int32 array
+        Labels of the groups of vertices to merge: the subcommunities of a refinement, otherwise the
+        communities.
     gain : float
         By how much the modularity has increased.
     """
@@ -307,15 +345,19 @@ def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     weight = Weight(f64(share), f64(resolution * share))
-    now = Collection(g.points, capacity=n)
-    gained = improve(*rows, Set(g.points), u64(seed % 2**64), weight, now)
-    return g.points.label.array[:n], float(gained)
+    now, key = Collection(g.points, capacity=n), u64(seed % 2**64)
+    gained = float(improve(*rows, Set(g.points), key, weight, now))
+    label = group = g.points.label.array[:n]
+    if refine is not None:
+        refine(*rows, key, weight.factor, now)
+        label = g.points.community.array[:n]
+    return label, group, gained
 
 
 def _levels(
-    finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int, least: float
+    finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int, least: float, refine: Any
 ) -> tuple[Any, float]:
-    """Move vertices between communities, then merge each community, level by level.
+    """Move vertices between communities, then merge groups of vertices, level by level.
 
     Parameters
     ----------
@@ -329,6 +371,9 @@ def _levels(
     seed : int
     least : float
         If the moves of the first level gain less, the levels end.
+    refine : program or None
+        Divides each community into the groups of vertices to merge.  The next level begins with the
+        communities of this one.
 
     Returns
     -------
@@ -337,27 +382,67 @@ def _levels(
         Minus infinity if the levels have ended early.
     """
     device, rows = finest.graph.device, finest
-    least_vertex: Any = None  # of each community
-    community: Any = None  # of each vertex of the first level
-    xp, (part, gained) = device.xp, _improved(finest, label, resolution, seed)
-    if gained < least:
-        return label, -math.inf
+    columns = COLUMNS | (REFINING if refine else {})
+    xp, first = device.xp, label
+    least_vertex = xp.arange(len(label), dtype=np.int32)  # of each vertex of the level
+    community = least_vertex  # the vertex of the level, for each one of the first level
     while True:
-        is_root = part == xp.arange(len(part))  # the least vertex of a community is its label
-        roots, number_of = part[is_root], (xp.cumsum(is_root) - 1)[part]
-        strength = rows.graph.points.total.array[roots]
-        if community is not None and len(roots) == len(part):
+        label, group, gained = _improved(rows, label, resolution, seed, refine)
+        if rows is finest and gained < least:
+            return first, -math.inf
+        vertices = xp.arange(len(label))
+        if all_true(label == vertices):
+            strength = rows.graph.points.strength.array[: len(label)]
             return least_vertex[community], modularity_of(device, pairs, strength, resolution)
-        if community is None:
-            least_vertex, community = roots, number_of
-        else:
-            least_vertex, community = least_vertex[roots], number_of[community]
+        is_root = group == vertices  # the least vertex of a group is its label
+        roots, number_of = vertices[is_root], (xp.cumsum(is_root) - 1)[group]
+        strength = rows.graph.points.total.array[roots]
+        least_vertex, community = least_vertex[roots], number_of[community]
         low, high = number_of[pairs.low], number_of[pairs.high]
         apart = low != high
         pairs = merged(xp, low[apart], high[apart], pairs.weight[apart])
-        labels = xp.arange(len(roots), dtype=np.int32)
-        rows = rows_of_pairs(device, pairs, strength, **COLUMNS)
-        part, _ = _improved(rows, labels, resolution, seed)
+        label = number_of[label[roots]]
+        rows = rows_of_pairs(device, pairs, strength, **columns)
+
+
+def find_communities(
+    graph: Graph, resolution: float, seed: int, least: float, refine: Any = None
+) -> Communities:
+    """Repeat the levels, from the communities found, while this increases the modularity.
+
+    Parameters
+    ----------
+    graph : Graph
+    resolution : float
+    seed : int
+    least : float
+        If the moves of the first level gain less, a repetition ends.
+    refine : program, optional
+        Divides each community into the groups of vertices that a level merges.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument or a weight is wrong.
+    """
+    check_number(resolution, "resolution")
+    if not 0 <= resolution < math.inf:
+        raise ValueError(f"resolution is finite and 0 or more, not {resolution}")
+    seed = checked_seed(seed)
+    device, gamma = graph.device, float(resolution)
+    with device.active():
+        finest, pairs = rows_of_graph(graph, **COLUMNS, **(REFINING if refine else {}))
+        label = device.xp.arange(len(graph.points), dtype=np.int32)
+        label, value = _levels(finest, pairs, label, gamma, seed, -math.inf, refine)
+        while True:
+            before = value
+            if refine is not None:
+                seed += 1 << 32  # otherwise the groups would be almost the same again
+            found, modularity = _levels(finest, pairs, label, gamma, seed, least, refine)
+            if modularity > before:
+                label, value = found, modularity
+            if not modularity - before >= ITERATION_GAIN:  # as in `improve`
+                return communities(graph, label, value)
 
 
 @of_graph_on_one_device
@@ -394,19 +479,4 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
     Weights are rounded to multiples of a power of 2, at most 2**-59 times the largest weight times
     the number of edges.
     """
-    check_number(resolution, "resolution")
-    if not 0 <= resolution < math.inf:
-        raise ValueError(f"resolution is finite and 0 or more, not {resolution}")
-    seed = checked_seed(seed)
-    device, gamma = graph.device, float(resolution)
-    with device.active():
-        finest, pairs = rows_of_graph(graph, **COLUMNS)
-        label = device.xp.arange(len(graph.points), dtype=np.int32)
-        label, value = _levels(finest, pairs, label, gamma, seed, -math.inf)
-        while True:
-            before = value
-            found, modularity = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
-            if modularity > before:
-                label, value = found, modularity
-            if not modularity - before >= ITERATION_GAIN:  # as in `improve`
-                return communities(graph, label, value)
+    return find_communities(graph, resolution, seed, ITERATION_GAIN)

@@ -42,6 +42,11 @@ PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 FRACTION, SWEEPS, UNDO, LEAST_COMPLEXITY = 0.03, 200, 4, -0.001  # defaults
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
+# Where the tolerance is that by default: as the formula shrinks it rises by this power, up to this
+RISE, HIGHEST = 0.5, 0.1
+# and once so few of the clauses are left, messages that would change by so few bits stay, so that
+# surveys do not fade away while variables are still biased
+LATE, LEAST_CHANGE = 0.5, 0.003
 REFUTED = "unsatisfiable"
 SLACK = 10.0  # nats of complexity below zero that a small formula may have
 
@@ -82,9 +87,9 @@ def decimate(
     fraction : float
         Of all variables, fixed in a round at most.
     tolerance : float, optional
-        Surveys have converged when none changes by more: by default 0.05, but 0.01 with a fraction
-        below 0.02.  Looser ones take half the sweeps, go on for longer, and leave an easier rest,
-        but fail near the threshold.
+        Surveys have converged when none changes by more: by default 0.05 at first, rising to 0.1 as
+        the formula shrinks, but 0.01 with a fraction below 0.02.  Looser ones take half the sweeps,
+        go on for longer, and leave an easier rest, but fail near the threshold.
     max_sweeps : int
         In a round; then twice as many with inertia 0.5, and four times as many with 0.75.
     undo : int
@@ -134,10 +139,11 @@ def options_of(
     check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
     check_number(least_complexity, "least_complexity")
     check_counts(max_sweeps=max_sweeps, undo=undo)
+    adapts = tolerance is None and fraction >= 0.02 and rho == 1
     if tolerance is None:
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
     least = min(least_complexity * variables, -SLACK) if rho == 1 else float("-inf")
-    return Options(fraction, tolerance, max_sweeps, rho, undo, least)
+    return Options(fraction, tolerance, max_sweeps, rho, undo, least, adapts)
 
 
 def decimated(
@@ -212,6 +218,7 @@ class Options(NamedTuple):
     rho: float
     undo: int = 0
     least: float = float("-inf")  # complexity
+    adapts: bool = False  # the tolerance, to what is left
 
 
 def _has_units(f: Factors) -> bool:
@@ -317,11 +324,16 @@ class Run:
     def _surveys(self) -> tuple[int, bool]:
         """Converge with more and more inertia; at last, if no round can be undone, loosely."""
         options, total = self.options, 0
-        tolerance = options.tolerance
+        tolerance, least = options.tolerance, 0.0
+        if options.adapts:
+            shrunk = self.formula.clauses / self.now.count_clauses()
+            tolerance = min(tolerance * shrunk**RISE, HIGHEST)
+            least = LEAST_CHANGE if shrunk * LATE > 1 else 0.0
         while True:
             sweeps, done, self.level = converge_patiently(
-                self.now, tolerance, options.max_sweeps, options.rho, self.level, self.clock.end
-            )
+                self.now, tolerance, options.max_sweeps, options.rho, self.level, self.clock.end,
+                least,
+            )  # fmt: skip
             total += sweeps
             if done or self.clock.late:
                 return total, done

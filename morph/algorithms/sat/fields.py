@@ -40,7 +40,7 @@ from morph.algorithms.sat.marginals import (
     weigh,
 )
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
-from morph.algorithms.sat.surveys import LEAST, Rule, converge, converge_patiently
+from morph.algorithms.sat.surveys import LEAST, converge, converge_patiently, rule_of
 from morph.algorithms.sat.units import propagate_units
 from morph.data.formula import Formula
 from morph.language.arguments import check_number
@@ -321,7 +321,7 @@ def reinforce(
         return refuted(n, clock)
     clock.to("build")
     g, status, done = f.graph, "reinforced", 0
-    rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, 0.5, 0.0)))
+    rule = rule_of(f, rho, 0.5)
     for done in range(1, max_sweeps + 1):
         converge(f, 0.5, 1, rho)
         rate = np.uint32((1 - decay**done) * 2**24)

@@ -253,6 +253,7 @@ def walk(run, s, most, limit):
                 n += 1
     run.unsatisfied = n
     run.random = random
+    run.flips = flips
     run.work = work
 
 
@@ -310,7 +311,8 @@ class Search:
     def __init__(self, formula: Formula, where: Device, rows: Any = None) -> None:
         n, m = formula.variables, formula.clauses
         work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
-        longest = int(np.diff(formula.offsets).max(initial=0))
+        sizes = np.diff(formula.offsets)
+        longest = int(sizes.max(initial=0))
         shift = (max(n, 1) * max(longest, 1)).bit_length()  # sums are less than 1 << shift
         if shift + longest.bit_length() > 62:
             raise ValueError(f"a clause of {longest} literals over {n} variables is too long")
@@ -329,14 +331,14 @@ class Search:
             begins, codes = clauses_of_variables(formula, where) if rows is None else rows
             slots.extend(literal=work.asarray(formula.literals))
             lists.extend(code=codes)
-            points.first[:m], points.size[:m] = offsets[:-1], offsets[1:] - offsets[:-1]
+            points.first[:m], points.size[:m] = offsets[:-1], work.asarray(sizes)
             points.begin[:n], points.degree[:n] = begins[:-1], begins[1:] - begins[:-1]
         b = np.arange(LAST + 1.0)
         base = BASES.get(longest, 5.4)
         odds.extend(weight=(0.9 + b) ** -EXPONENT if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
         chosen = Collection(points, variable=Ref(points), key=i64)
-        self.run = Scalars(where, unsatisfied=0, random=u64(0), work=0)
+        self.run = Scalars(where, unsatisfied=0, random=u64(0), flips=0, work=0)
         self.points = points
         self.problem = Problem(points, slots, lists, odds, shift, chosen, self.run)
         self.counted = 0
@@ -358,7 +360,7 @@ class Search:
         n = self.formula.variables
         work = self.device.array_device(n)
         with work.active():
-            return work.asarray(self.points.flips.array[:n]) % 2 == 1
+            return (work.asarray(self.points.flips.array[:n]) & 1).astype(bool)
 
     def descend(self, seed: int, step: int, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip many at once; gives flips made, and about how many clauses were unsatisfied last.
@@ -382,17 +384,18 @@ class Search:
 
     def walk(self, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip one after the other; gives flips made, and clauses left unsatisfied."""
-        before, work, flips = self.counted, 0, 0
+        work, flips = 0, 0
         parts = 1 if end == math.inf else SHARE
         while flips < most and work < WORK:
             part = min(-(-FLIPS // parts), most - flips), min(WORK // parts, WORK - work)
             foreach(self.run, walk, self.problem, *part)
             work += int(self.run.work)
-            flips = self.made() + flips
+            flips += int(self.run.flips)
             if not 0 < int(self.run.unsatisfied) <= ALL_THREADS or monotonic() >= end:
                 break
         self.run.work = work
-        return self.counted - before, int(self.run.unsatisfied)
+        self.counted += flips
+        return flips, int(self.run.unsatisfied)
 
     def made(self) -> int:
         """Count the flips since the last call."""
@@ -499,14 +502,14 @@ def local_search(
     tables: Tables | None = None,
 ) -> Walk:
     """Search like `walksat`, with checked limits; ``tables``: `tables_in_background`, if begun."""
-    n, empty = formula.variables, count_true(np.diff(formula.offsets) == 0)
+    n, empty = formula.variables, _empty(formula, where)
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time
     given = model is not None
     model = _start(model, seed, n, where)
     if n == 0:
         return Walk(np.empty(0, bool), empty, 0, 0)
-    left = unsatisfied(formula, model, where) if given else formula.clauses
+    left = unsatisfied(formula, model, where) - empty if given else formula.clauses
     if not left or given and monotonic() >= end:
         return Walk(where.to_host(model) != 0, left + empty, 0, 0)
     run = _Run(formula, where, seed, tables)
@@ -603,15 +606,23 @@ class _Run:
 
 
 def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
-    """Count the clauses with literals that a model, which lies there, leaves unsatisfied."""
+    """Count the clauses that a model, which lies there, leaves unsatisfied."""
     work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     xp = work.xp
     with work.active():
         literals, at = work.asarray(formula.literals), work.asarray(formula.offsets)
         if literals.size == 0:
-            return 0
+            return formula.clauses
         before = xp.zeros(literals.size + 1, np.int64)
         xp.cumsum(
             (work.asarray(model) != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:]
         )
-        return count_true((before[at[1:]] == before[at[:-1]]) & (at[1:] > at[:-1]))
+        return count_true(before[at[1:]] == before[at[:-1]])
+
+
+def _empty(formula: Formula, where: Device) -> int:
+    """Count the empty clauses."""
+    work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
+    with work.active():
+        at = work.asarray(formula.offsets)
+        return count_true(at[1:] == at[:-1])

@@ -15,7 +15,12 @@ from morph.algorithms.sat.beliefs import believe, continued
 from morph.algorithms.sat.cadical import available, cadical
 from morph.algorithms.sat.decimation import REFUTED, Run, decimate, decimated, options_of
 from morph.algorithms.sat.fields import backtrack, reinforce
-from morph.algorithms.sat.probsat import Tables, local_search, tables_in_background
+from morph.algorithms.sat.probsat import (
+    Tables,
+    local_search,
+    tables_in_background,
+    unsatisfied,
+)
 from morph.algorithms.sat.rounds import Decimation, Round
 from morph.data.formula import Formula
 from morph.runtime.device import Device
@@ -412,10 +417,15 @@ class Search(Reporter):
         return walk.model
 
     def _check(self, model: Any) -> int:
-        started = monotonic()
-        held = validate.satisfied(self.formula, model)
+        """Count the clauses that an assignment leaves unsatisfied; 0 only if the checker agrees."""
+        started, left = monotonic(), 0
+        if not self.where.on_host:
+            left = unsatisfied(self.formula, model, self.where)
+        if not left:
+            held = validate.satisfied(self.formula, model)
+            left = int(held.size - held.sum())
         self.call.spend("check", started)
-        return int(held.size - held.sum())
+        return left
 
     def _build(self, formula: Formula) -> float:
         """Give the seconds to keep for the tables of a formula, if there is a limit of time."""

@@ -41,6 +41,7 @@ class Rule(NamedTuple):
     scale: Any  # units in one bit
     tolerance: Any
     inertia: Any
+    least: Any  # units: a message that would change by no more stays as it is
 
 
 @func
@@ -70,9 +71,10 @@ def send(entry, message, sums, eta, changed, rule):
     old = message ^ negated
     new = i32(f32(0.5) - log2(max(f32(1) - eta, f32(LEAST))) * rule.scale)
     new += i32(f32(old - new) * rule.inertia)
+    new = new if abs(new - old) > rule.least else old  # no branch: it would be unpredictable
     if new != old:
         changed = changed or exceeds(old, new, rule)
-        entry.message = new ^ negated
+    entry.message = new ^ negated
     if new != 0:
         atomic_add(sums.by_sign[-negated], new)
     return changed
@@ -208,6 +210,7 @@ def converge(
     rho: float = 1.0,
     inertia: float = 0.0,
     end: float = float("inf"),
+    least: float = 0.0,
 ) -> tuple[int, bool]:
     """Sweep until no survey would change by more than ``tolerance``, were it not held back.
 
@@ -223,6 +226,8 @@ def converge(
         The part of its change by which each message is held back, from 0 to less than 1.
     end : float
         When to give up, in seconds of `time.perf_counter`.
+    least : float
+        Bits: a message that would change by no more stays as it is; less than ``tolerance``.
 
     Returns
     -------
@@ -233,7 +238,8 @@ def converge(
     if f.count_clauses() == 0:
         return 0, True
     f.each(lambda part: part.unconverged.set())
-    rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, tolerance * (1 - inertia), inertia)))
+    tolerance, least = tolerance * (1 - inertia), least * (1 - inertia)
+    rule = rule_of(f, rho, tolerance, inertia, least)
     # in one launch, between two readings of the clock; or parts are combined after each sweep
     at_once = most
     if not f.runs_programs:
@@ -247,6 +253,14 @@ def converge(
         made = sweep(f, rule, part)
         sweeps += made
     return sweeps, not f.raised(_unconverged)
+
+
+def rule_of(
+    f: Factors, rho: float, tolerance: float, inertia: float = 0.0, least: float = 0.0
+) -> Rule:
+    """Return the rule of messages with the units of a factor graph."""
+    numbers = rho, 1 / f.scale, f.scale, tolerance, inertia
+    return Rule(*map(np.float32, numbers), np.int32(least * f.scale))
 
 
 def _unconverged(f: Factors) -> Flag:
@@ -291,7 +305,13 @@ def sweep(f: Factors, rule: Rule, most: int) -> int:
 
 
 def converge_patiently(
-    f: Factors, tolerance: float, most: int, rho: float, level: int, end: float
+    f: Factors,
+    tolerance: float,
+    most: int,
+    rho: float,
+    level: int,
+    end: float,
+    least: float = 0.0,
 ) -> tuple[int, bool, int]:
     """Sweep until surveys converge, with more and more inertia, from a level of `INERTIA` on.
 
@@ -306,7 +326,7 @@ def converge_patiently(
     total = 0
     for k in range(level, len(INERTIA)):
         limit = round(most / (1 - INERTIA[k]))
-        sweeps, done = converge(f, tolerance, limit, rho, INERTIA[k], end)
+        sweeps, done = converge(f, tolerance, limit, rho, INERTIA[k], end, least)
         total += sweeps
         if done or perf_counter() > end:
             return total, done, k
