@@ -173,6 +173,13 @@ def test_weighted_betweenness(graph, normalized, endpoints, k):
         compare("edge_betweenness_centrality", graph, k=k, seed=7, must=True)
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_edge_betweenness_is_rounded_as_by_networkx(kind):
+    graph = nx.path_graph(10, kind)
+    found = backend.edge_betweenness_centrality(backend.Converted(graph))
+    assert found == nx.edge_betweenness_centrality(graph, backend="networkx")
+
+
 @pytest.mark.parametrize("weight", [0, -1, 0.0, 1e-13])
 def test_lengths_that_are_refused(weight):
     """1e-13 vanishes in sums with 1000."""
