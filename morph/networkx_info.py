@@ -7,7 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-FILES = "paths", "structure"
+FILES = "betweenness", "cliques", "flows", "matchings", "paths", "structure", "subgraphs"
 
 
 def backend_info() -> dict[str, Any]:

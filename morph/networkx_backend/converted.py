@@ -29,6 +29,8 @@ class Converted:
         The point of each node.
     device : str or None
         Device: ``nx.config.backends.morph.device``; None: see `morph.set_device`.
+    cache : dict
+        Graphs of Morph, by the attributes that they contain.
     """
 
     __networkx_backend__ = "morph"
@@ -39,7 +41,7 @@ class Converted:
         self.nodes = np.fromiter(original, object, len(original))
         self.index = {node: i for i, node in enumerate(original)}
         self._arcs: Any = None
-        self._graphs: dict[Any, Graph] = {}
+        self.cache: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -76,7 +78,7 @@ class Converted:
         reverse : bool
             Reverse each edge.
         simple : bool
-            Merge parallel edges, and drop weights.
+            Merge parallel edges; the least weight remains.
 
         Raises
         ------
@@ -86,23 +88,36 @@ class Converted:
         reverse = reverse and self.is_directed()
         simple = simple and self.is_multigraph()
         key = weight, reverse, simple
-        if key not in self._graphs:
+        if key not in self.cache:
             src, dst = self.arcs
             values = None if weight is None else exact(self.values(weight), len(self))
-            if reverse:
-                src, dst = dst, src
             if simple:
-                n = max(len(self), 1)
-                pairs = np.sort(src * n + dst)  # np.unique is much slower
-                src, dst = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)
-            self._graphs[key] = Graph.from_edges(
-                src, dst, values, len(self), symmetric=not self.is_directed(), device=self.device
-            )
-        return self._graphs[key]
+                src, dst, values = _merged(src, dst, values, max(len(self), 1))
+            self.cache[key] = self._made(*((dst, src) if reverse else (src, dst)), values)
+        graph: Graph = self.cache[key]
+        return graph
+
+    def with_weights(self, weights: Any) -> Graph:
+        """Return the graph with an array of weights in the order of `arcs`."""
+        return self._made(*self.arcs, weights)
+
+    def _made(self, src: Any, dst: Any, weights: Any) -> Graph:
+        return Graph.from_edges(
+            src, dst, weights, len(self), symmetric=not self.is_directed(), device=self.device
+        )
 
     def values(self, weight: Hashable) -> list[Any]:
         """Return an attribute of the edges in the order of `arcs`, by default 1."""
         return networkx_values(self.original, weight, 1)
+
+    def require_no_loops(self) -> None:
+        """Raise NetworkX's error if an edge leads from a node to itself."""
+        src, dst = self.arcs
+        if (src == dst).any():
+            raise nx.NetworkXNotImplemented(
+                "Input graph has self loops which is not permitted; "
+                "Consider using G.remove_edges_from(nx.selfloop_edges(G))."
+            )
 
     def point(self, node: Any, message: str) -> int:
         """Return the point of a node; raises NetworkX's error with ``message`` if absent."""
@@ -118,6 +133,19 @@ class Converted:
     def host(self, values: Any) -> Any:
         """Copy an array of a result to the host."""
         return values if type(values) is np.ndarray else values.get()
+
+
+def _merged(src: Any, dst: Any, values: Any, n: int) -> tuple[Any, Any, Any]:
+    """Merge parallel arcs among ``n`` points; the least value remains."""
+    pairs = src * n + dst
+    if values is None:
+        pairs = np.sort(pairs)  # np.unique is much slower
+    else:
+        order = np.lexsort((values, pairs))
+        pairs, values = pairs[order], values[order]
+    first = np.diff(pairs, prepend=-1) > 0
+    src, dst = np.divmod(pairs[first], n)
+    return src, dst, None if values is None else values[first]
 
 
 def exact(values: list[Any], n: int) -> Any:

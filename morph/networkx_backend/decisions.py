@@ -12,7 +12,8 @@ LARGE = 20_000  # nodes and edges from which the conversion is cheaper than most
 LARGE_FOR_ALL_PAIRS = 500  # the same for a search from each node
 ALL_PAIRS = {
     "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
-    "average_shortest_path_length", "betweenness_centrality",
+    "average_shortest_path_length", "betweenness_centrality", "edge_betweenness_centrality",
+    "johnson",
 }  # fmt: skip
 ONLY_HERE = {"leiden_communities"}  # functions that NetworkX does not implement itself
 
@@ -32,6 +33,8 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
         given = dict(zip(("max_level", "seed"), args[3:], strict=False)) | kwargs
         if given.get("max_level") is not None:
             return "max_level"
+    if kwargs.get("flow_func") is not None:
+        return "flow_func"
     if name == "pagerank":
         given = dict(zip(("nstart", "weight", "dangling"), args[5:], strict=False)) | kwargs
         if any(given.get(x) is not None for x in ("nstart", "dangling")):
@@ -51,4 +54,4 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 
 def _graph(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return args[0] if args else kwargs.get("G")
+    return args[0] if args else kwargs.get("G", kwargs.get("flowG"))

@@ -16,6 +16,7 @@ import numpy as np
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.cycles import NegativeCycle
+from morph.algorithms.graph.johnson import johnson as find_all
 from morph.algorithms.graph.sssp import sssp
 from morph.language.messages import shown
 from morph.networkx_backend.converted import Converted
@@ -23,7 +24,7 @@ from morph.networkx_backend.converted import Converted
 __all__ = [
     "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "ancestors",
     "average_shortest_path_length", "bellman_ford_path", "bellman_ford_path_length", "descendants",
-    "dijkstra_path", "dijkstra_path_length", "has_path", "multi_source_dijkstra",
+    "dijkstra_path", "dijkstra_path_length", "has_path", "johnson", "multi_source_dijkstra",
     "multi_source_dijkstra_path", "multi_source_dijkstra_path_length", "shortest_path",
     "shortest_path_length", "single_source_bellman_ford", "single_source_bellman_ford_path",
     "single_source_bellman_ford_path_length", "single_source_dijkstra",
@@ -343,6 +344,20 @@ def bellman_ford_path_length(G: Converted, source: Any, target: Any, weight: Any
     if source == target:
         return 0
     return _negative(G, s, weight).length(target, f"node {target} not reachable from {source}")
+
+
+def johnson(G: Converted, weight: Any = "weight") -> dict[Any, Paths]:
+    """Return the shortest paths from each node to each, with weights that may be negative."""
+    graph, paths = G.graph(weight), []
+    for start in range(0, len(G), step := max(1, BLOCK // max(len(G), 1))):
+        points = np.arange(start, min(start + step, len(G)))
+        try:
+            found = find_all(graph, points, predecessors=True)
+        except NegativeCycle as error:
+            raise nx.NetworkXUnbounded("Negative cycle detected.") from error
+        rows = zip(found.distance, found.predecessor, strict=True)
+        paths += [_Tree(G, *row).paths() for row in rows]
+    return dict(zip(G.nodes.tolist(), paths, strict=True))
 
 
 def _required(G: Converted, source: Any, target: Any, search: Any, weight: Any) -> Any:

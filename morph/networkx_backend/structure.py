@@ -22,6 +22,7 @@ from morph.algorithms.graph.strong import strongly_connected_components as find_
 from morph.algorithms.graph.triangles import triangle_count
 from morph.graph import Graph
 from morph.language.messages import shown
+from morph.networkx_backend.betweenness_arguments import lengths_graph, sample
 from morph.networkx_backend.converted import Converted, exact
 
 __all__ = [
@@ -105,12 +106,7 @@ def is_strongly_connected(G: Converted) -> bool:
 
 def core_number(G: Converted) -> dict[Any, int]:
     """Return the core number of each node."""
-    src, dst = G.arcs
-    if (src == dst).any():
-        raise nx.NetworkXNotImplemented(
-            "Input graph has self loops which is not permitted; "
-            "Consider using G.remove_edges_from(nx.selfloop_edges(G))."
-        )
+    G.require_no_loops()
     return G.by_node(find_cores(G.graph()).core)
 
 
@@ -188,19 +184,14 @@ def betweenness_centrality(
     G: Converted, k: int | None = None, normalized: bool = True, weight: Any = None,
     endpoints: bool = False, seed: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
-    """Return the betweenness centrality of each node, without weights."""
-    if weight is not None:
-        raise NotImplementedError(f"weight: {shown(weight)}: expected None")
+    """Return the betweenness centrality of each node."""
     if len(G) == 0:
         return {}
-    chosen = None
-    if k is not None and k != len(G):
-        chosen = [G.index[v] for v in seed.sample(list(G), k)]
-        if not chosen:
-            raise NotImplementedError(f"k: {shown(k)} gives no sources")
+    chosen = sample(G, None if k == len(G) else k, seed)
     found = betweenness(
-        G.graph(simple=True), chosen, normalized=bool(normalized), endpoints=bool(endpoints)
-    )
+        lengths_graph(G, weight), chosen, weighted=weight is not None,
+        normalized=bool(normalized), endpoints=bool(endpoints),
+    )  # fmt: skip
     return G.by_node(found.centrality)
 
 

@@ -79,9 +79,8 @@ def compare(name, graph, *args, must=False, seed=None, **kwargs):
     """NetworkX's outcome and the backend's, which may refuse unless it ``must`` not."""
     seeds = [{} if seed is None else {"seed": random.Random(seed)} for _ in range(2)]
     want = outcome(getattr(nx, name), graph, *args, **kwargs, **seeds[0], backend="networkx")
-    by_function = (
-        name.endswith("spanning_tree") or name == "core_number" and not graph.is_multigraph()
-    )
+    cores = name.startswith(("core_", "k_")) and not graph.is_multigraph()
+    by_function = name.endswith("spanning_tree") or cores
     if want is nx.NetworkXNotImplemented and not by_function:
         return  # refused by a decorator, before a backend is called
     try:
@@ -160,6 +159,73 @@ def test_leiden_by_networkx():
 
 
 @tries(60)
+@given(graphs(), st.booleans(), st.booleans(), st.integers(1, 8))
+def test_weighted_betweenness(graph, normalized, endpoints, k):
+    """Morph refuses weights that are not positive."""
+    least = min((d.get("weight", 1) for _, _, d in graph.edges(data=True)), default=1)
+    options = {"normalized": normalized, "weight": "weight", "must": least > 0}
+    compare("edge_betweenness_centrality", graph, **options)
+    compare("edge_betweenness_centrality", graph, normalized=normalized, must=True)
+    compare("betweenness_centrality", graph, endpoints=endpoints, **options)
+    if k <= len(graph):
+        for name in ("betweenness_centrality", "edge_betweenness_centrality"):
+            compare(name, graph, k=k, seed=7, **options)
+        compare("edge_betweenness_centrality", graph, k=k, seed=7, must=True)
+
+
+@pytest.mark.parametrize("weight", [0, -1, 0.0, 1e-13])
+def test_lengths_that_are_refused(weight):
+    """1e-13 vanishes in sums with 1000."""
+    graph = nx.Graph([(0, 1, {"weight": weight}), (1, 2, {"weight": 1000.0})])
+    for name in ("betweenness_centrality", "edge_betweenness_centrality"):
+        with pytest.raises(NotImplementedError, match="is not positive, or too small"):
+            getattr(backend, name)(backend.Converted(graph), weight="weight")
+        with pytest.raises(NotImplementedError, match="k: 0 gives no sources"):
+            getattr(backend, name)(backend.Converted(graph), k=0, seed=random.Random(1))
+
+
+CAPACITIES = st.sampled_from([{}, *({"capacity": c} for c in (0, 1, 2, 7, -3, True, math.inf))])
+
+
+@tries(100)
+@given(graphs(weights=("none",)), st.data())
+def test_flows(graph, data):
+    if not graph.is_multigraph():
+        for _, _, attributes in graph.edges(data=True):
+            attributes.update(data.draw(CAPACITIES))
+    end = st.sampled_from([*graph, "missing"])
+    s, t = data.draw(end), data.draw(end)
+    for name in ("maximum_flow_value", "minimum_cut_value"):
+        compare(name, graph, s, t, must=True)
+        compare(name, graph, s, t, capacity="other", must=True)
+        compare(name, graph, s, t, cutoff=1, must=True)
+
+
+@pytest.mark.parametrize("capacity", [None, 1.5, math.nan, -math.inf, 2**60, Decimal(2), "3"])
+def test_capacities_that_are_refused(capacity):
+    graph = nx.DiGraph([(0, 1, {"capacity": capacity})])
+    with pytest.raises(NotImplementedError, match="capacity"):
+        backend.maximum_flow_value(backend.Converted(graph), 0, 1)
+
+
+@tries(60)
+@given(graphs(kinds=(nx.Graph, nx.MultiGraph)))
+def test_cliques_and_matchings(graph):
+    H = backend.Converted(graph)
+    found, want = (list(f) for f in (backend.find_cliques(H), nx.find_cliques.orig_func(graph)))
+    assert {*map(frozenset, found)} == {*map(frozenset, want)} and len(found) == len(want)
+    nodes, size = backend.max_weight_clique(H, weight=None)
+    assert len(nodes) == size == max(map(len, want), default=0)
+    assert not want or set(nodes) in map(set, want)
+    if type(graph) is nx.Graph:
+        pairs = backend.maximal_matching(H)
+        assert nx.is_maximal_matching(graph, pairs) and pairs <= set(graph.edges)
+    for name, args in (("find_cliques", [[0]]), ("max_weight_clique", ["weight"])):
+        with pytest.raises(NotImplementedError, match="expected None"):
+            getattr(backend, name)(H, *args)
+
+
+@tries(60)
 @given(graphs(weights=("none", "int", "some", "float")), st.data())
 def test_pagerank(graph, data):
     compare("pagerank", graph, must=True)
@@ -178,6 +244,25 @@ def test_spanning_trees(graph):
             for data in (False, True):
                 compare(f"{kind}_spanning_edges", graph, keys=keys, data=data, must=True)
         compare(f"{kind}_spanning_edges", graph, weight="other", must=True)
+
+
+@tries(60)
+@given(graphs(), st.sampled_from([None, 0, 1, 2, 3, 2.5]))
+def test_subgraphs(graph, k):
+    for name in ("k_core", "k_shell", "k_crust"):
+        compare(name, graph, k, must=True)
+        compare(name, graph, k, dict.fromkeys(graph, 2), must=True)
+    compare("k_corona", graph, k, must=True)
+    if k is not None and not graph.is_directed():
+        compare("k_truss", graph, k, must=type(k) is int)
+
+
+def test_subgraphs_of_large_graphs():
+    graph = nx.gnm_random_graph(60, 400, seed=3)
+    graph.add_edges_from(((u, v, {"x": u}) for u, v in [(0, 99), (99, 98)]), y=0)
+    for k in range(12):
+        for name in ("k_core", "k_shell", "k_crust", "k_corona", "k_truss"):
+            compare(name, graph, k, must=True)
 
 
 SEARCHES = ["single_source_shortest_path_length", "single_target_shortest_path_length"]
@@ -252,6 +337,26 @@ def test_paths(graph, data):
                 assert len(backend.shortest_path(H, s, v)) == len(path)
 
 
+@tries(60)
+@given(graphs())
+def test_johnson(graph):
+    """Of several shortest paths any is right."""
+    H = backend.Converted(graph)
+    for weight in ("weight", None):
+        found, want = (
+            outcome(f, g, weight) for f, g in ((backend.johnson, H), (nx.johnson.orig_func, graph))
+        )
+        if isinstance(want, type):
+            assert found == want
+            continue
+        assert list(found) == list(want) == list(graph)
+        for s, paths in found.items():
+            assert paths.keys() == want[s].keys()
+            for t, path in paths.items():
+                assert path[0] == s and path[-1] == t and len(path) == len(set(path))
+                assert total(graph, path, weight) == total(graph, want[s][t], weight)
+
+
 @pytest.mark.parametrize(
     "weight",
     [None, Decimal("0.5"), Fraction(1, 2), "3", math.nan, math.inf, 2**63, 2**62, 1e300, 1j, [1],
@@ -287,7 +392,7 @@ def test_messages_name_the_argument_and_its_value():
         "method: 'floyd": lambda: backend.average_shortest_path_length(H, method="floyd-warshall"),
         "G: a DiGraph": lambda: backend.transitivity(arcs),
         "weight: 'cost': expected None": lambda: backend.clustering(H, weight="cost"),
-        "weight: 'w': expected None": lambda: backend.betweenness_centrality(H, weight="w"),
+        "flow_func: 3: expected None": lambda: backend.maximum_flow_value(H, 0, 1, flow_func=3),
         "nstart: {0: 1}: expected None": lambda: backend.pagerank(H, nstart={0: 1}),
         "dangling: {0: 1}": lambda: backend.pagerank(H, dangling={0: 1}),
         "max_level: 2: expected None": lambda: backend.leiden_communities(H, max_level=2),
