@@ -29,12 +29,12 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
         return f"graphs of class {type(graph).__name__} may behave differently"
     if any(map(callable, (*args[1:], kwargs.get("weight")))):
         return "weights by a function"
-    if kwargs.get("flow_func") is not None:
-        return "flow_func"
     if name == "leiden_communities":
         given = dict(zip(("max_level", "seed"), args[3:], strict=False)) | kwargs
         if given.get("max_level") is not None:
             return "max_level"
+    if kwargs.get("flow_func") is not None:
+        return "flow_func"
     if name == "pagerank":
         given = dict(zip(("nstart", "weight", "dangling"), args[5:], strict=False)) | kwargs
         if any(given.get(x) is not None for x in ("nstart", "dangling")):

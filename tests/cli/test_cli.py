@@ -283,6 +283,17 @@ def test_only_the_command_named_is_imported(words, module):
     assert ("morph.io" in done.stderr.split()) == (module not in (None, "morph.cli.system"))
 
 
+def test_a_hook_finds_a_name_that_its_package_has_not_imported_yet():
+    code = """if True:
+        import morph, sys
+        try:
+            morph.Mesh.read("missing.node")
+        except FileNotFoundError:
+            print("morph.io.mesh.triangle" in sys.modules)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("module", "unused"),
     [
