@@ -136,8 +136,8 @@ MORPH_HOT void SlotCache::take_demand(bool granted) {  // if not, reservations a
     else if (kept && all) add_word(meta + BUDGET, kept);
 }
 
-// By the master: moves a list's last items to its gaps, by `move(to, from)`.
-template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
+// By the master: moves a list's last items to its gaps, by `move(given, to, from)`.
+MORPH_COLD void close_gaps(i64* meta, void (*move)(const void*, i64, i64), const void* given) {
     i32 n = 0, others = 0;
     static Gap mine[MOST_GAPS];
     for (i32 k = 0; k < gap_count; k++) {
@@ -160,9 +160,13 @@ template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
                 if (from < mine[last].at) last--;
                 else from = mine[last].at - 1;
             }
-            move(to, from);
+            move(given, to, from);
         }
     if (n) store(meta + COUNT, count);
+}
+template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
+    if (SERIAL || !gap_count) return;
+    close_gaps(meta, [](const void* given, i64 to, i64 from) { (*(const Move*)given)(to, from); }, &move);
 }
 
 MORPH_HOT SlotCache* cache_of(const Reservation& reservation) { return reservation.slot_cache; }

@@ -1,5 +1,5 @@
-// The target-specific half of the device runtime, for CPU cores: macros, memory, atomics, mathematics, the thread pool,
-// signals, the barrier of a team, and the entry of a unit.  target_cuda.h defines the same names.
+// The target-specific half of the device runtime, for CPU cores: macros, memory, atomics, mathematics, threads, signals.
+// target_cuda.h defines the same names; those of teams, and the entry of a unit, are in team_cpu.h and serial_cpu.h.
 
 constexpr bool TARGET_GPU = false, SINGLE_BLOCK = false;
 constexpr i32 SINGLE_BLOCK_WARPS = 1;
@@ -9,15 +9,20 @@ constexpr bool CONVERTS_TO_LEAST = true;  // whether a float out of range become
 constexpr bool CONVERTS_TO_LEAST = false;
 #endif
 
+#define MORPH_LABEL(N)
+#define MORPH_GO(N) break  // a program's next block is a case of a switch
 #define MORPH_FN inline
 #ifdef MORPH_QUICK  // a quick compilation: g++ decides
+constexpr bool FILTERS_BLOCKS = false;
 #define MORPH_HOT inline __attribute__((unused))
+#define MORPH_SINGLE_THREADED static __attribute__((noinline))
 #else
+constexpr bool FILTERS_BLOCKS = true;
 #define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its reservations are registers
-#endif
-#define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
 // A loop of a single thread, all calls inlined, so that arguments and counters stay in registers.
 #define MORPH_SINGLE_THREADED static __attribute__((noinline, flatten))
+#endif
+#define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
 #define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
@@ -115,7 +120,12 @@ MORPH_FN u64 acquire_system(const u64* p) { return __atomic_load_n(p, __ATOMIC_A
 
 // Whether several threads run.  One alone needs no locked instruction, each of which costs as much as
 // twenty others.  It changes only between teams, when one thread runs.
+#ifdef MORPH_SERIAL  // a single thread executes each launch, see serial_cpu.h
+constexpr bool SERIAL = true, multithreaded = false;
+#else
+constexpr bool SERIAL = false;
 static bool multithreaded = false;
+#endif
 MORPH_FN bool single_threaded() { return !multithreaded; }
 
 template <class W> MORPH_FN W swap_word(W* p, W old, W v) {
@@ -179,7 +189,7 @@ MORPH_FN void pin(u32&) {}
 
 // --- threads --------------------------------------------------------------------------------------
 //
-// A pool that all units of the process share, bounded spinning followed by a futex, and the limit
+// A pool that all units of the process share (team_cpu.h), bounded spinning followed by a futex, and the limit
 // of a team's size while a team is slower than one thread, or other processes use the cores.
 //
 // A waiting thread spins for 1 ms, or 50 us if competing processes were detected within the last second, then sleeps:
@@ -291,12 +301,7 @@ constexpr i64 LATE = 1000000;  // nanoseconds; idle cores wake 16 threads sooner
 #endif
 constexpr i32 RECORDED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
 constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
-constexpr i64 LIMIT_FACTOR = 30, LONGEST_LIMIT = 2000000000;  // times the time lost; nanoseconds
-constexpr i64 BREAK_EVEN = 15, BREAK_EVEN_ADDING = 45;  // tenths; of steps that add to shared places
 constexpr i64 COUNT_INTERVAL = 5000000;              // nanoseconds between counts of runnable threads
-constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions on a long-lived team
-constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
-
 // How many of a thread's own items threads have taken, between two barriers.
 struct alignas(64) ItemCursor {
     i64 taken;
@@ -326,61 +331,12 @@ struct Pool {
 static Pool* pool = nullptr;
 static i32 full = 1;    // number of threads that the launch may use
 static i32 team_threads = 1;    // number of threads of a team at present
-static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
-static i64 break_even = BREAK_EVEN;  // of the team's steps
 struct Clocks {  // of a thread in a team: clocks at its last measurement; since then time slept, and waited in all
     i64 wall, processor, slept, waited;
     u64 ticks;
     i32 spins;  // before the thread sleeps
 };
 static __thread Clocks clocks;
-
-// Joins the team that is being formed, if it is not complete; returns the thread's number, or 0.
-MORPH_FN i32 take_seat(Pool* p, u32 call) {
-    for (u64 c = __atomic_load_n(&p->seats, __ATOMIC_ACQUIRE); u32(c >> 32) == call;) {
-        if ((c & 0xffff) >= (c >> 16 & 0xffff)) return 0;
-        if (__atomic_compare_exchange_n(&p->seats, &c, c + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            return i32(c & 0xffff) + 1;
-    }
-    return 0;
-}
-// The number of spins before a thread sleeps: fewer while other processes need the cores.
-MORPH_FN i32 spins_now(const Pool* p) {
-    return wall_time() - load(&p->contended) < 1000000000 ? SHORT_SPINS : SPINS;
-}
-static void* work_forever(void* given) {
-    Pool* p = (Pool*)given;
-    for (u32 seen = 0;;) {
-        u32 call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE);
-        i32 most = spins_now(p);
-        for (i32 spins = 0; call == seen; call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE)) {
-            if (spins++ < most) {
-                pause();
-                continue;
-            }
-            __atomic_fetch_add(&p->asleep, 1, __ATOMIC_SEQ_CST);
-            sleep_while(&p->bell, seen);
-            __atomic_fetch_sub(&p->asleep, 1, __ATOMIC_SEQ_CST);
-        }
-        seen = call;
-        i32 seat = take_seat(p, call);
-        if (!seat) continue;
-        for (i32 spins = 0; __atomic_load_n(&p->start, __ATOMIC_ACQUIRE) != call; spins++) {
-            if (spins < SHORT_SPINS) {
-                pause();
-                continue;
-            }
-            __atomic_fetch_add(&p->seated, 1, __ATOMIC_SEQ_CST);
-            sleep_while(&p->start, call - 1);
-            __atomic_fetch_sub(&p->seated, 1, __ATOMIC_SEQ_CST);
-        }
-        u32 others = u32(p->team) - 1;
-        p->run(p->args, seat, p->team);
-        bool last = __atomic_add_fetch(&p->done, 1, __ATOMIC_SEQ_CST) == others;
-        if (last && __atomic_load_n(&p->awaited, __ATOMIC_SEQ_CST)) wake(&p->done, 1);
-    }
-    return nullptr;
-}
 
 // Finds or creates the pool of the process; its address is in memory that all units share.
 MORPH_COLD void find_pool(u32* shared) {
@@ -429,76 +385,6 @@ MORPH_FN i32 allowed(i32 most) {
     i32 free = load(&pool->free);
     return limited(free ? min_of(free, most) : most);
 }
-// Limits teams to `limit` threads for LIMIT_FACTOR times the time lost.
-MORPH_FN void limit_teams(i32 limit, i64 lost) {
-    store(&pool->limit, limited(max_of(limit, 1)));
-    i64 until = wall_time() + min_of(LIMIT_FACTOR * lost, LONGEST_LIMIT);
-    store(&pool->limited_until, max_of(load(&pool->limited_until), until));
-}
-// Limits teams if a ready thread of a team of n threads did not run for as long as competing processes keep a core.
-MORPH_FN void record_lost_time(i32 n, i64 lost) {
-    if (lost < LATE) return;
-    store(&pool->contended, wall_time());
-    limit_teams(n * 3 / 4, lost);
-}
-MORPH_FN void start_clocks(i32 threads) {
-    if (threads > 1) clocks = {wall_time(), processor_time(), 0, 0, ticks(), spins_now(pool)};
-}
-// Adds the time for which this thread has computed since its last measurement to the team's; returns the time for
-// which the thread was ready but did not run.
-MORPH_COLD i64 measure() {
-    i64 wall = wall_time(), processor = processor_time();
-    i64 passed = wall - clocks.wall, ran = processor - clocks.processor;
-    i64 busy = min_of(ran, passed - clocks.waited);  // each is an upper bound
-    if (busy > 0) __atomic_fetch_add(&pool->busy, busy, __ATOMIC_RELAXED);
-    i64 lost = passed - ran - clocks.slept;
-    clocks = {wall, processor, 0, 0, ticks(), clocks.spins};
-    return lost;
-}
-// Decides whether teams are faster than a single thread.  Called by the only thread that runs.
-MORPH_COLD void evaluate_team(i64 now) {
-    i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / break_even;
-    pool->from = now, break_even = BREAK_EVEN;
-    pool->debt = max_of(pool->debt + lost, i64(0));
-    if (pool->debt < LATE) return;
-    limit_teams(1, pool->debt);
-    pool->debt = 0;
-}
-
-// Runs `run(args, i, n)` on the calling thread and n - 1 workers, or on fewer if fewer answer.  Returns false, and has
-// run nothing, if no worker answers.
-static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n) {
-    i64 patience = PATIENCE + MORE * n, from = wall_time(), now = from;
-    u32 call = pool->bell + 1;
-    if (!call) call = 1;
-    pool->run = run, pool->args = args;
-    __atomic_store_n(&pool->seats, u64(call) << 32 | u64(n - 1) << 16, __ATOMIC_RELEASE);
-    __atomic_exchange_n(&pool->bell, call, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&pool->asleep, __ATOMIC_SEQ_CST)) wake(&pool->bell, n - 1);
-    for (; pool->workers < n - 1; pool->workers++, patience += PATIENCE) {
-        void* thread;
-        if (pthread_create(&thread, nullptr, work_forever, pool)) break;
-        pthread_detach(thread);
-        from = wall_time();
-    }
-    u64 c = __atomic_load_n(&pool->seats, __ATOMIC_ACQUIRE);
-    for (; i32(c & 0xffff) < min_of(n - 1, pool->workers) && now - from < patience; now = wall_time()) {
-        for (i32 k = 0; k < 8; k++) pause();
-        c = __atomic_load_n(&pool->seats, __ATOMIC_ACQUIRE);
-    }
-    while (!__atomic_compare_exchange_n(&pool->seats, &c, (c & ~u64(0xffff0000)) | (c & 0xffff) << 16, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
-    pool->team = wanted = i32(c & 0xffff) + 1;
-    pool->done = 0;
-    pool->from = from, pool->busy = 0;
-    if (pool->team < n) limit_teams(pool->team, now - from);
-    __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
-    if (pool->team > 1) run(args, 0, pool->team);
-    evaluate_team(wall_time());
-    return pool->team > 1;
-}
-
 // --- signals --------------------------------------------------------------------------------------
 //
 // Interrupting a launch: by Ctrl-C, or any other signal whose Python handler raises an exception.
@@ -559,10 +445,12 @@ template <class A> MORPH_FN void begin_launch(const A& a) {
     handled = ticks();
     stopping = 0, stopped = interrupted = false, stop_request = a.barrier + STOP_WORD;
     full = team_threads = THREADED ? i32(a.threads) : 1;
-    if (full <= 1) return;
-    find_pool(a.barrier + POOL_WORD);
-    count_free_cores();
-    team_threads = allowed(full);
+    if constexpr (!SERIAL) {
+        if (full <= 1) return;
+        find_pool(a.barrier + POOL_WORD);
+        count_free_cores();
+        team_threads = allowed(full);
+    }
 }
 MORPH_FN void end_launch() {
     if (morph_interpreter.acquire) morph_interpreter.acquire(released);
@@ -623,10 +511,9 @@ template <class A> MORPH_FN void wake_part(const A&, u64* line) {
 }
 #endif
 
-// --- the barrier of a team ------------------------------------------------------------------------
+// --- steps --------------------------------------------------------------------------------------------
 
 template <class T> MORPH_FN i32 members(const T& t) { return t.threads; }
-template <class T> MORPH_FN bool is_single(const T& t) { return t.threads == 1; }
 template <class T> MORPH_FN bool speaks(const T&) { return true; }
 template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
@@ -642,25 +529,7 @@ template <class A> MORPH_FN void rewind_sections(const A& a, i32 sections) {
 
 template <class T> MORPH_FN bool stops(const T&) { return stopped; }
 
-// The least work (items and their edges) of a step for which a team is started, and the least for which a team is kept.
-// An item takes a thread of a team about 1.96 times as long as a single thread, because of atomics and cache misses on
-// lines that other threads write; 4.5 times if it adds floats atomically, or uses the old value of an addition.
-#ifdef MORPH_FAULTS  // tests: threads meet over few items too
-constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, MOST_BATCH = 128;
-MORPH_FN i64 least_chunk() { return 1; }
-template <class Step> MORPH_FN i64 team_work() { return 4; }
-template <class Step> MORPH_FN i64 kept_work() { return 3; }
-#else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 32, MOST_BATCH = 128;
-constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
-MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
-template <class Step> MORPH_FN i64 team_work() {
-    constexpr i32 slower = Step::FETCH_ADDS ? 450 : 196;  // hundredths
-    return 100 * team_threads > slower ? LEAST_WORK * 100 * team_threads / (100 * team_threads - slower) : NEVER;
-}
-template <class Step> MORPH_FN i64 kept_work() { return team_work<Step>() / 4; }
-#endif
-
+template <class Step> MORPH_FN i64 team_work();  // the least work of a step for which a team is started
 // The work of a step: its items, and their edges, estimated from a sample.
 template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
     i64 n = last - first, edges = 0, most = team_work<Step>();
@@ -670,37 +539,6 @@ template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t
     }
     return n + edges;
 }
-// Whether a team of another size is to run this step of a program: a single thread runs small steps, without barriers
-// and atomic instructions.
-template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if (stopped) return true;
-    if (t.threads > 1 && t.threads != wanted) return t.left = true;
-    if (team_threads <= 1 || t.replay) return false;
-    i64 n = work(a, t, s, first, last);
-    t.left = t.threads == 1 ? n >= team_work<Step>() : n < kept_work<Step>();
-    if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&break_even, BREAK_EVEN_ADDING);
-    return t.left;
-}
-// The same for a step with sections, whose work is `work()`.
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R& t, const F& work) {
-    if (stopped) return true;
-    if (t.threads > 1 && t.threads != wanted) return t.left = true;
-    if (team_threads <= 1 || t.replay) return false;
-    constexpr bool ADDS = (Steps::FETCH_ADDS || ...);
-    const i64 starts[] = {team_work<Steps>()...}, keeps[] = {kept_work<Steps>()...};
-    i64 n = work(), most = 0, least = 0;
-    for (i64 x : starts) most = max_of(most, x);
-    for (i64 x : keeps) least = max_of(least, x);
-    t.left = t.threads == 1 ? n >= most : n < least;
-    if (ADDS && !t.left && t.threads > 1) store(&break_even, BREAK_EVEN_ADDING);
-    return t.left;
-}
-// The same for programs whose small steps run on all threads, too.
-template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
-    if (stopped) return true;
-    return t.left = t.threads > 1 ? t.threads != wanted : team_threads > 1 && !t.replay;
-}
-
 // The number of items that a thread takes at once: large only after a small chunk was quick, since signals wait.
 constexpr u64 QUICK = 1 << 18;  // ticks
 struct Pace {
@@ -714,130 +552,22 @@ MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
     return {now - pace.from < QUICK ? faster : pace.chunk, now};
 }
 
-// Chunks from a cursor, so that a thread with heavy items takes fewer.
-struct Share {
-    i64 begin, end, first, last, most;
+// The same for a single thread: runs all items in chunks.
+struct Pieces {
+    i64 i, upto, last;
     Pace pace;
-    i64* cursor;
-    bool alone, polls;
-    static constexpr i32 step = 1;  // most loops of a CPU rely on it
-    template <class A, class T> MORPH_FN Share(const A& a, const T& t, i64 first, i64 last, i64 limit = 8192)
-        : begin(first), end(first), first(first), last(last), cursor(a.cursor + CURSOR_WORDS * t.section),
-          alone(t.threads == 1),
-          polls(t.thread == 0) {
-        most = max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
-        pace = {most < 256 ? most : most / 32, 0};
-        if (most >= 256 && !alone) pace.from = ticks();
-    }
-    MORPH_FN bool next() {
-        if (!alone && begin < end) pace = next_pace(pace, most, polls ? cursor : nullptr);
-        begin = alone ? end : first + add_word(cursor, pace.chunk);
-        end = alone || begin + pace.chunk > last ? last : begin + pace.chunk;
-        return begin < end;
+    MORPH_FN Pieces(i64 first, i64 last) : i(first), upto(first), last(last), pace{1024, last - first > 1024 ? ticks() : 0} {}
+    MORPH_FN bool next(i64* cursor) {
+        if (upto > i && upto < last) pace = next_pace(pace, min_of(16 * pace.chunk, i64(1 << 18)), cursor);
+        i = upto;
+        upto = i + pace.chunk < last ? i + pace.chunk : last;
+        return i < last && !interrupted;
     }
 };
-// The same for a single thread: runs all items in chunks.
 template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
-    Pace pace = {1024, last - first > 1024 ? ticks() : 0};
-    for (i64 i = first; i < last && !interrupted;) {
-        i64 upto = i + pace.chunk < last ? i + pace.chunk : last;
-        run(i, upto);
-        if (upto < last) pace = next_pace(pace, min_of(16 * pace.chunk, i64(1 << 18)), a.cursor);
-        i = upto;
-    }
+    for (Pieces part(first, last); part.next(a.cursor);) run(part.i, part.upto);
 }
 
-MORPH_OF_LAUNCH u32 single_barriers = 0;        // number of barriers of a single thread
-static i64 released_at = 0;  // time at which sleeping threads were last woken at the barrier
-
-// The barrier of a single thread.
-template <class A> MORPH_FN void barrier_alone(const A& a) {
-    if ((++single_barriers & 15) == 0) {
-        poll(a.cursor);
-        if (full > 1) {
-            count_free_cores();
-            team_threads = allowed(full);
-        }
-    }
-    if (stopping) stopped = true;
-}
-// Called by the master of a team's barrier, which was ready but did not run for the time `lost`.
-template <class T> MORPH_FN void update_team(T& t, i64 lost) {
-    if (load(&stopping)) stopped = true;
-    if (t.sense & T::SLEEPS) record_lost_time(t.threads, lost);
-    if (clocks.wall - pool->from > WINDOW) evaluate_team(clocks.wall);
-    if (load(&pool->limit)) wanted = allowed(full);
-}
-template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u32 now) {
-    if (!(now & T::SLEEPS) && !__atomic_compare_exchange_n(a.barrier, &now, now | T::SLEEPS, false, __ATOMIC_RELAXED,
-                                                        __ATOMIC_RELAXED))
-        return;
-    i64 from = wall_time();
-    sleep_while(a.barrier, now | T::SLEEPS);
-    i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & T::RELEASED ? load(&released_at) : until;
-    clocks.slept += max_of(woken - from, i64(0));
-    if (woken > from) record_lost_time(t.threads, until - woken);
-    if (t.thread == 0) poll(a.cursor);
-}
-
-// Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
-template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
-    add_totals(a);
-    t.broadcast_value = false;
-    if (is_single(t)) {
-        barrier_alone(a);
-        return t.master = true;
-    }
-    if (t.thread == 0) poll(a.cursor);
-    i64 lost = ticks() - clocks.ticks > MEASURED ? measure() : 0;
-    t.sense = add_release(a.barrier, T::ARRIVAL);
-    t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::SLEEPS)) == T::ARRIVAL * u32(members(t) - 1);
-    if (t.master) update_team(t, lost);
-    return t.master;
-}
-template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
-    if (is_single(t)) {
-    } else if (t.master) {
-        if (load(a.barrier) & T::SLEEPS) store(&released_at, wall_time());
-        u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.broadcast_value ? T::BROADCAST : 0);
-        if (__atomic_exchange_n(a.barrier, released, __ATOMIC_ACQ_REL) & T::SLEEPS) wake(a.barrier, t.threads);
-    } else {
-        u32 now;
-        i64 from = 0;
-        for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & T::RELEASED); spins++) {
-            if (spins == RECORDED_SPINS) from = wall_time();
-            if (spins < clocks.spins) pause();
-            else sleep_at_barrier(a, t, now);
-        }
-        acquire();
-        if (from) clocks.waited += wall_time() - from;
-        t.broadcast_value = now & T::BROADCAST;
-    }
-    t.master = t.flag_taken = false, t.has_read = 0;
-}
-// The end of a team: the thread that launched waits until the workers have returned.  Afterwards workers access no
-// memory of the launch, since its arguments may be freed.
-template <class A, class T> MORPH_FN void await_workers(const A& a, T& t) {
-    if (is_single(t)) return barrier_alone(a);
-    poll(a.cursor);
-    measure();
-    u32 now, others = u32(t.threads) - 1;
-    for (i32 spins = 0; (now = __atomic_load_n(&pool->done, __ATOMIC_ACQUIRE)) != others; spins++) {
-        if (spins < clocks.spins) {
-            pause();
-            continue;
-        }
-        __atomic_exchange_n(&pool->awaited, 1, __ATOMIC_SEQ_CST);
-        sleep_while(&pool->done, now);
-        poll(a.cursor);
-    }
-    store(&pool->awaited, 0);
-    if (load(&stopping)) stopped = true;
-}
-template <class T> MORPH_FN void end_work(T& t) {
-    i64 lost = measure();
-    if (load(&pool->awaited)) record_lost_time(t.threads, lost);
-}
 // A barrier without work for the master.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     if (arrive(a, t)) rewind(a);
@@ -847,35 +577,3 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
 template <class A> MORPH_FN bool continues(const A&) { return true; }
 template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
 MORPH_FN void announce(i64*, i64) {}
-
-// --- entry ----------------------------------------------------------------------------------------
-
-// The code of a thread is compiled once, for teams of any size.
-MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of another size
-#define MORPH_ENTRY(NAME)                                                                       \
-    __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
-        const Args& a = *(const Args*)args;                                                     \
-        Run t(a, thread, threads);                                                              \
-        run(a, t);                                                                              \
-        add_totals(a);                                                                          \
-        if (t.thread != 0) return end_work(t);                                                  \
-        await_workers(a, t);                                                                    \
-        if (PUBLISHES) publish_counters(a, t);                                                              \
-        rewind(a);                                                                              \
-        again = t.left && !stopped;                                                             \
-    }                                                                                           \
-    MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
-        begin_launch(*a);                                                                       \
-        if (PREPARES) prepare(*a);                                                              \
-        if (team_threads > 1 && items < LEAST_ITEMS && !heavy(*a)) full = team_threads = 1;                     \
-        bool one = PHASES || team_threads <= 1;                                                         \
-        do {                                                                                    \
-            multithreaded = !one;                                                                       \
-            bool team = !one && run_team(member, a, team_threads);                                      \
-            multithreaded = false;                                                                      \
-            if (!one) count_free_cores(), team_threads = allowed(full);                                 \
-            if (!team) member(a, 0, 1);                                                         \
-            one = team_threads <= 1 || (team && PHASES);                                                \
-        } while (again);                                                                        \
-        end_launch();                                                                           \
-    }

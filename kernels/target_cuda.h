@@ -2,10 +2,16 @@
 // warp, the barrier of a grid, and the entry of a unit.  target_cpu.h defines the same names.
 
 constexpr bool TARGET_GPU = true;
+enum : bool { SERIAL = false, FILTERS_BLOCKS = false };  // no constants: these would be in the PTX
 #ifdef MORPH_SINGLE_BLOCK  // a unit for launches of one block, which wait for its instructions
 constexpr bool SINGLE_BLOCK = true;
+// A program's blocks jump to each other: each jump by the table of a switch waits for its instructions.
+#define MORPH_LABEL(N) block_##N:
+#define MORPH_GO(N) goto block_##N
 #else
 constexpr bool SINGLE_BLOCK = false;
+#define MORPH_LABEL(N)
+#define MORPH_GO(N) break
 #endif
 constexpr i32 SINGLE_BLOCK_WARPS = 256 / 32;
 constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becomes the least integer

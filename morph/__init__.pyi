@@ -81,8 +81,12 @@ from .partition.array import PartitionedArray as PartitionedArray
 from .partition.graph import PartitionedGraph as PartitionedGraph
 from .partition.graph import PerformanceWarning as PerformanceWarning
 from .partition.partition import partition as partition
+from .partition.transport import PartError as PartError
+from .runtime.device import DeviceError as DeviceError
 from .runtime.device import device as device
 from .runtime.device import get_device as get_device
 from .runtime.device import set_device as set_device
+from .runtime.toolchain import CompileError as CompileError
+from .runtime.toolchain import CompilerNotFound as CompilerNotFound
 
 __version__: str

@@ -1,22 +1,60 @@
-"""Preparations of the ``morph`` command, which `morph` makes before it imports NumPy.
+"""Begin and end of the process of a ``morph`` command; `morph` imports it before NumPy.
 
 Until the command begins, Ctrl-C ends the process: an import would show its traceback.  The driver
 needs 0.3 s to start a GPU; a thread waits for it while the main thread imports packages.
-NumPy's OpenBLAS would start a thread per core, which no command uses.
+NumPy's OpenBLAS would start a thread per core, which no command uses.  The garbage collector would
+traverse the imported objects again and again, a tenth of the time of the imports.  CuPy looks for
+cuTENSOR when it is imported, and loads cuBLAS on the way (0.06 s), which no command uses.
+
+The process ends without the finalization of the interpreter, which would free the memory of a GPU
+array by array.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
 from typing import Any
 
 from morph.runtime.cuda import driver
 
+GARBAGE = 1 << 18  # new objects from which on the collector runs: imports make 100,000
+# hardware queues of a GPU: one for launches, one for what interrupts them.  The driver creates 8 by
+# default, in 0.04 s more; parts on several GPUs may need them
+QUEUES = "2"
 ON_HOST = "cache", "check", "convert", "generate", "schema"  # commands that use no GPU
+
+_status: int | None = None  # of the process, once the command has ended
+
+
+class _ChecksOfCupy(SourceFileLoader):
+    """Loads CuPy's module of checks, and marks cuTENSOR as loaded."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        libraries = getattr(module, "_preload_libs", None)
+        if isinstance(libraries, dict) and "cutensor" in libraries:
+            libraries["cutensor"] = {}
+
+
+class _Finder:
+    """Finds CuPy's module of checks for `_ChecksOfCupy`."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, *_: Any) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if name != "cupy._environment":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and type(spec.loader) is SourceFileLoader and spec.origin:
+            spec.loader = _ChecksOfCupy(name, spec.origin)
+        return spec
 
 
 def arguments_of(argv: Sequence[str], original: Sequence[str]) -> list[str] | None:
@@ -32,20 +70,23 @@ def arguments_of(argv: Sequence[str], original: Sequence[str]) -> list[str] | No
     return list(argv[1:]) if by_module or program in ("morph", "morph.exe") else None
 
 
-def gpu_of(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """Return the index of the first GPU that a command opens; None if it probably opens none."""
+def gpus_of(arguments: Sequence[str], environment: Mapping[str, str]) -> list[int]:
+    """Return the indices of the GPUs that a command opens; none if it probably opens none."""
     words = [word for word in arguments if word not in ("-v", "--verbose")]
     if not words or words[0].startswith("-") or words[0] in ON_HOST:
-        return None
+        return []
     if {"-h", "--help", "--mpi"}.intersection(words):  # a rank selects one of several GPUs
-        return None
+        return []
     given = [after for word, after in zip(words, words[1:], strict=False) if word == "--device"]
     given += [word.partition("=")[2] for word in words if word.startswith("--device=")]
     names = given or [environment.get("MORPH_DEVICE") or "auto"]
-    kind, _, number = names[-1].partition(",")[0].partition(":")
-    if kind not in ("auto", "cuda") or not (number or "0").isdecimal():
-        return None
-    return int(number or 0)
+    found = []
+    for name in names[-1].split(","):
+        kind, _, number = name.partition(":")
+        if kind not in ("auto", "cuda") or not (number or "0").isdecimal():
+            return []
+        found.append(int(number or 0))
+    return found
 
 
 def _end(*_: Any) -> None:
@@ -60,6 +101,23 @@ def begin() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def end(status: int) -> None:
+    """Let the process end with a status as soon as the functions of `atexit` have been called."""
+    global _status
+    _status = status
+
+
+def _end_at_once() -> None:
+    """End the process as the last function of `atexit`; MPI is finalized later, if it runs."""
+    if _status is None or "mpi4py" in sys.modules:
+        return
+    with suppress(Exception):  # the interpreter reports what cannot be written
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(_status)
+
+
 def prepare() -> None:
     """Make the preparations if this process runs the ``morph`` command."""
     arguments = arguments_of(getattr(sys, "argv", ()), sys.orig_argv)
@@ -69,10 +127,15 @@ def prepare() -> None:
         with suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, _end)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gpu = gpu_of(arguments, os.environ)
-    if gpu is not None:
+    gc.set_threshold(GARBAGE)
+    if not atexit._ncallbacks():  # earlier functions, as of coverage, would be called later
+        atexit.register(_end_at_once)
+    if gpus := gpus_of(arguments, os.environ):
+        if len(gpus) == 1:
+            os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES)
         with suppress(OSError):  # no driver
-            driver.start(gpu)
+            driver.start(gpus[0])
+            sys.meta_path.insert(0, _Finder())
 
 
 prepare()

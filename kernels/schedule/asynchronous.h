@@ -80,6 +80,7 @@ struct ThreadQueue {
 };
 typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;
 
+#ifdef __CUDACC__
 // Where the queues of batch `number` begin, and how many rounds they may fill: none if they do not fit.
 template <class A, class R, class Step> struct Queues {
     i64 first;
@@ -211,9 +212,11 @@ template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
     run_queue(a, t, s, by.it, queues.first, queues.depth, any_lane(by.it.failed), by);
 }
+#endif
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
+#ifndef MORPH_SERIAL
 // Runs the items and those that they enqueue.
 template <class A, class R, class Step>
 MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, i64 last) {
@@ -245,6 +248,7 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
     caches.flush();
 }
 
+#endif
 // The place of an atomic min/max: while few items run, it is not tested first whether the operation has an effect.
 template <class T> struct UntestedPlace {
     T* p;

@@ -17,8 +17,9 @@
 // On a GPU a warp processes a batch of up to 32 items, one on each lane: consecutive lanes run consecutive entries
 // of all their rows.  Rows longer than LIMIT are appended to the high-degree list (see high_degree.h).
 
-constexpr i32 PREFETCHED = 4;  // entries of each lane whose other ends are loaded together
+constexpr i32 PREFETCHED = 4;  // entries of each lane, or of a row, whose other ends are loaded together
 
+#ifdef __CUDACC__
 template <class T> MORPH_FN T sum_up_to(T x) {  // inclusive prefix sum over the lanes
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
         T below = shuffle_up(x, by);
@@ -342,6 +343,8 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
     if constexpr (Step::ASYNCHRONOUS && !SINGLE_BLOCK) end_queue(a, t, s, by);
     by.end(a, s);
 }
+#endif
+
 // --- on a CPU -------------------------------------------------------------------------------------
 
 // The row of an entry: of loops over both directions, its offsets are loaded once, not for each entry.
@@ -357,6 +360,7 @@ template <class Step> struct RowOf<Step, Void<typename Step::Rows>> {
     }
 };
 
+#ifndef MORPH_SERIAL  // a single thread runs whole items
 template <class A, class R, class Step>
 MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const Entries& row,
                                    const typename Step::LiveIn& live_in, typename Step::I& it,
@@ -473,12 +477,15 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
     caches.flush();
 }
 
+#endif
+
 template <class A, class R, class Step>
 MORPH_HOT void each_shared(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if constexpr (TARGET_GPU) each_shared_on_warps(a, t, s, first, last);
     else each_shared_on_threads(a, t, s, first, last);
 }
 template <class A, class R, class Step> MORPH_FN void run_high_degree_list(const A& a, R& t, const Step& s) {
-    if constexpr (!TARGET_GPU) run_listed_on_threads(a, t, s);
+    if constexpr (SERIAL) return;  // has listed none
+    else if constexpr (!TARGET_GPU) run_listed_on_threads(a, t, s);
     else if constexpr (Step::REPLAYS) run_listed(a, t, s);
 }

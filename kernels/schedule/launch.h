@@ -32,6 +32,7 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 
 // --- on a GPU -------------------------------------------------------------------------------------
 
+#ifdef __CUDACC__
 constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
 
 // The warp's queue of items that passed; all steps of a unit share the memory.
@@ -188,6 +189,7 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
         if (round + 1 < rounds) barrier(a, t);
     }
 }
+#endif
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
@@ -288,7 +290,7 @@ MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, 
     if (is_single(t)) s.take_all(a, t, caches);
     bool most = true;
     for (Share share(a, t, first, last); share.next();) {
-        if constexpr (Step::FILTERS) run_filtered(a, t, s, caches, share.begin, share.end, most);
+        if constexpr (Step::FILTERS && FILTERS_BLOCKS) run_filtered(a, t, s, caches, share.begin, share.end, most);
         else
             for (ItemRange<typename Step::I> part{share.begin}; part.next(a, t, share.end, share.end - part.i);)
                 for (; part.i < part.end; part.i++) {
@@ -372,14 +374,14 @@ template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::ASYNCHRONOUS) {
-            if (is_single(t)) run_single_threaded_asynchronously(a, t, s, first, last);
-            else each_asynchronously(a, t, s, first, last);
-        } else if (is_single(t)) {
+            if (SERIAL || is_single(t)) run_single_threaded_asynchronously(a, t, s, first, last);
+            else if constexpr (!SERIAL) each_asynchronously(a, t, s, first, last);
+        } else if (SERIAL || is_single(t)) {
             in_pieces(a, first, last, [&](i64 from, i64 to) { run_single_threaded(a, t, s, from, to); });
-        } else each_shared_on_threads(a, t, s, first, last);
+        } else if constexpr (!SERIAL) each_shared_on_threads(a, t, s, first, last);
     } else {
-        if (is_single(t)) in_pieces(a, first, last, [&](i64 from, i64 to) { run_share(a, t, s, from, to); });
-        else run_share(a, t, s, first, last);
+        if (SERIAL || is_single(t)) in_pieces(a, first, last, [&](i64 from, i64 to) { run_share(a, t, s, from, to); });
+        else if constexpr (!SERIAL) run_share(a, t, s, first, last);
     }
 }
 
@@ -420,6 +422,7 @@ template <class A, class Step, class I> MORPH_FN void finish_batch(const A& a, c
     for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, batch[k].won);
 }
 
+#ifndef MORPH_SERIAL
 // Items of a batch conflict with each other if they are near each other in the mesh or graph, as neighbours in a list
 // often are.  So a thread takes items that lie APART positions apart, from its own block of the list: its next batches
 // are items between these, whose rows are in its caches.  Phase k of a block has the positions phase_of(k) + APART * j.
@@ -430,26 +433,11 @@ MORPH_FN i64 phase_of(i64 k) { return (k & 1) << 3 | (k & 2) << 1 | (k & 4) >> 1
 
 // Batches of at most 128 items a thread: each costs two barriers, but smaller ones have fewer conflicts and stay in the
 // caches from gather to commit.  A thread that has run its share takes items of others, so that all arrive at the
-// barrier at the same time.  A single thread needs no claims.
+// barrier at the same time.
 template <class A, class R, class Step>
-MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void claims_of_team(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     constexpr i64 CHUNK = 8, MOST_BLOCK = 1024;
-    if (t.threads == 1) {
-        in_pieces(a, first, last, [&](i64 from, i64 to) {
-            for (i64 i = from; i < to; i++) {
-#ifdef MORPH_CHECKED
-                t.round++;  // races are checked within a round
-#endif
-                typename I::Buffers buffers;
-                I it(a, t, i, buffers);
-                if (!open(a, t, s, it)) continue;
-                if (s.run(a, it) && !it.failed) finish(a, s, it, true);
-                else end_item(a, it);
-            }
-        });
-        return;
-    }
     const i64 block = min_of(((last - first - 1) / t.threads / APART + 1) * APART, MOST_BLOCK), columns = block / APART;
     const i64 size = max_of(min_of(block / 4, i64(MOST_BATCH)), i64(LEAST_BATCH)), most = 2 * size;
     Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (most + CHUNK));
@@ -506,6 +494,26 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
         }
     }
     deallocate(batch);
+}
+#endif
+// A single thread needs no claims.
+template <class A, class R, class Step>
+MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::I I;
+    if (SERIAL || is_single(t)) {
+        in_pieces(a, first, last, [&](i64 from, i64 to) {
+            for (i64 i = from; i < to; i++) {
+#ifdef MORPH_CHECKED
+                t.round++;  // races are checked within a round
+#endif
+                typename I::Buffers buffers;
+                I it(a, t, i, buffers);
+                if (!open(a, t, s, it)) continue;
+                if (s.run(a, it) && !it.failed) finish(a, s, it, true);
+                else end_item(a, it);
+            }
+        });
+    } else if constexpr (!SERIAL) claims_of_team(a, t, s, first, last);
 }
 
 // A bound of the items from `first` to `last`, counted as in a slice of Python.

@@ -47,8 +47,11 @@ template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
 }
 MORPH_FN i32 sum_of_lanes(i32 x) { return i32(add_lanes(ALL_LANES, u32(x))); }
 
+template <class Step, bool GPU = TARGET_GPU> struct Runner;
+
+#ifdef __CUDACC__
 // A warp that runs entries: `it` holds the reservations; `it.failed` says that a store is full.
-template <class Step, bool GPU = TARGET_GPU> struct Runner {
+template <class Step> struct Runner<Step, true> {
     typename Step::I it;
     i64 sharers = 0;   // number of warps with a share
     bool late = false;  // whether shares are used up
@@ -116,6 +119,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
         end_item(a, it);
     }
 };
+#endif
 
 // A CPU thread that runs entries.
 template <class Step> struct Runner<Step, false> {

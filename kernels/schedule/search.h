@@ -18,6 +18,7 @@ constexpr i32 SHARED_AT_ONCE = 8;  // most entries of a shared row that a lane l
 template <class Step, class = void> constexpr bool SEARCHES = false;
 template <class Step> constexpr bool SEARCHES<Step, typename Step::Searches> = true;
 
+#ifdef __CUDACC__
 // The first entry for which `test(edge, end)` holds, or `last`.  All lanes call it, with the same arguments.
 template <class Reach, class Test>
 MORPH_FN i64 find_first_by_warp(i64 first, i64 last, const Reach& reach, const Test& test) {
@@ -75,3 +76,4 @@ template <class A, class Step, class I> MORPH_FN void search_batch(const A& a, c
     if (came) s.epilogue(a, it, live_out, k, found);
     end_item(a, it);
 }
+#endif

@@ -22,6 +22,7 @@ constexpr i32 WASTED_1 = 4, WASTED_8 = 3;  // if the ratio of the longest row to
 constexpr i64 ROW_COST = 8;    // cost of a row, in entries, besides its entries
 #endif
 
+#ifdef __CUDACC__
 template <class T> MORPH_FN T sum_of_all(T x) {  // on all lanes
     MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2) x.add(from_lane(x, lane_id() ^ by));
     return x;
@@ -186,3 +187,4 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     s.epilogue(a, it, live_out);
     end_item(a, it);
 }
+#endif

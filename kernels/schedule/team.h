@@ -21,7 +21,11 @@ struct Team {
     enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
     enum : u32 { ARRIVAL = 4u };
     static constexpr i32 SECTIONS = 1, section = 0;  // of a step: how many it has at most, and the one being run
+#ifdef MORPH_SERIAL
+    static constexpr i32 thread = 0, threads = 1;
+#else
     i32 thread, threads;
+#endif
     bool replay;  // run only the deferred items
     bool master;  // between arrival and release: whether this thread, the last to arrive, runs alone
     bool broadcast_value;    // the value that the master broadcast at the last barrier
@@ -35,8 +39,11 @@ struct Team {
     i32 cursor = 0;  // on a GPU: which cursor the next step takes its batches from, see balance.h
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
-        : thread(thread), threads(threads), replay(a.replay), master(false), broadcast_value(false),
-          sense(0), round(0), launch(i32(a.launch)), has_read(0), flag_taken(false), left(false) {
+        :
+#ifndef MORPH_SERIAL
+          thread(thread), threads(threads),
+#endif
+          replay(a.replay), master(false), broadcast_value(false), sense(0), round(0), launch(i32(a.launch)), has_read(0), flag_taken(false), left(false) {
         start_clocks(threads);
     }
 };

@@ -15,6 +15,7 @@ struct Tiles {
 template <class Step, class = void> constexpr bool TILED = false;
 template <class Step> constexpr bool TILED<Step, Void<typename Step::Tiled>> = true;
 
+#ifdef __CUDACC__
 constexpr i32 TILE_FLIGHT = 4;  // entries of a thread whose loads overlap
 
 template <class A, class R, class Step> MORPH_FN void each_tiled(const A& a, R& t, const Step& s, i64 first, i64 last) {
@@ -59,3 +60,4 @@ template <class A, class R, class Step> MORPH_FN void each_tiled(const A& a, R& 
         gather_block();
     }
 }
+#endif

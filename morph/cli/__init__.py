@@ -5,7 +5,6 @@ Imports every public package, ``plotting``, ``survey`` and ``runtime``; nothing 
 
 from __future__ import annotations
 
-import gc
 import os
 import pkgutil
 import sys
@@ -24,6 +23,7 @@ from morph.cli import triangle_switches
 from morph.cli.common import FullSummaries, Run, complain, examples, need_command, process_age
 from morph.cli.interrupts import repeated_if_dropped
 from morph.cli.logs import logged
+from morph.cli.logs import verbose as verbose_now
 from morph.language.messages import shortened
 
 COMMANDS = {
@@ -72,6 +72,9 @@ A command's module is imported when the command is used.
 """
 
 
+LOG = "Log compilations, launches and reallocations on standard error."
+
+
 class Row(click.Command):
     """A row of `COMMANDS`, listed in place of its command."""
 
@@ -83,7 +86,25 @@ class Row(click.Command):
         """Import the command."""
         found: Any = _load(self.place)
         command: click.Command = found if isinstance(found, click.Command) else found(self.name)
+        _take_global_options(command)
         return command
+
+
+def _take_global_options(command: click.Command) -> None:
+    """Let a command, and those of a group, take the options of `main`, too; -v has other uses."""
+    if "verbose" not in [parameter.name for parameter in command.params]:
+        click.option("--verbose", is_flag=True, expose_value=False, callback=_log, help=LOG)(
+            command
+        )
+        click.version_option(__version__, prog_name="morph", hidden=True)(command)
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _take_global_options(each)
+
+
+def _log(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    """Log from here to the end of the command."""
+    if wanted and not verbose_now():
+        context.find_root().with_resource(logged())
 
 
 def _load(place: str) -> Any:
@@ -119,9 +140,10 @@ class Commands(FullSummaries):
             code = _exit_code(partial(super().main, *args, **kwargs), run.warnings)
         except BrokenPipeError:
             code = _end_output()
+        status = code if isinstance(code, int) else 0
         if own:
-            gc.freeze()  # the interpreter does not traverse all objects when it ends: 0.05 s
-        sys.exit(code if isinstance(code, int) else 0)
+            start.end(status)
+        sys.exit(status)
 
 
 class OutputClosed(Exception):
@@ -194,7 +216,7 @@ def _warn(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Log compilations, launches and reallocations on standard error; before COMMAND.",
+    help=f"{LOG[:-1]}; --verbose also after COMMAND.",
 )
 @click.version_option(__version__, prog_name="morph")
 @click.pass_context

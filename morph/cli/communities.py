@@ -60,9 +60,9 @@ class Progress(Line):
     "--all", "every", is_flag=True, help="Find all subgraphs whose minimum degree is the largest."
 )
 @click.option("--top", type=Integer(1), metavar="K",
-              help="Find the K best subgraphs, by minimum degree, then by vertices.")  # fmt: skip
+              help="Find K best subgraphs, by minimum degree; any of the lowest one.")  # fmt: skip
 @click.option("--time", "seconds", type=Number(0), metavar="SECONDS",
-              help="Time limit, after which results may be unproved.")  # fmt: skip
+              help="Time limit, after which results may be unproved or incomplete.")  # fmt: skip
 @click.option(
     "-o",
     "--output",
@@ -159,7 +159,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["min_degree"] is None:
         yield query + "the component has too few vertices"
         return
-    proof = "" if found["proved"] else f" (at most {found['bound']})"
+    limit = "not all" if found["bound"] == found["min_degree"] else f"at most {found['bound']}"
+    proof = "" if found["proved"] else f" ({limit})"
     count = "" if found["all"] is None else f", one of {len(found['all']):,}"
     for i, one in enumerate(found["top"] or [found]):
         shown = " ".join(map(str, one["vertices"]))

@@ -26,7 +26,7 @@ from morph.cli.common import (
     times_of,
 )
 from morph.cli.numbers import Integer, Number
-from morph.cli.parts import ranks_of, world
+from morph.cli.parts import rank_0_first, ranks_of, world
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
 from morph.io.graph.formats import FORMATS
@@ -76,7 +76,8 @@ def make_command(row: Algorithm, prepare: Prepare, others: Iterable[Any] = ()) -
     def command(
         path: str, output: str | None, spec: str, as_json: bool, mpi: bool, **options: Any
     ) -> None:
-        run = prepare(row, Call(path, output, spec, as_json, mpi), options)
+        with rank_0_first(mpi):
+            run = prepare(row, Call(path, output, spec, as_json, mpi), options)
         with ranks_of(mpi):
             run()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 import warnings
@@ -17,6 +18,8 @@ from morph.cli.failures import explain
 from morph.partition.transport import PartError
 
 PATIENCE = 5.0  # seconds that a rank with an error waits for the others
+# the rank of a process, by the variables of Open MPI, MPICH and Intel MPI, and Slurm
+RANKS = "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"
 DONE, STOPPED, FAILED = 0, 1, 2  # outcomes: success, error on another rank, error on this rank
 
 
@@ -29,6 +32,20 @@ def world(mpi: bool) -> Any:
     except ImportError as error:
         raise ImportError('--mpi needs mpi4py: pip install "morph-engine[mpi]"') from error
     return MPI.COMM_WORLD
+
+
+@contextmanager
+def rank_0_first(mpi: bool) -> Iterator[None]:
+    """Check options before MPI starts, with ``--mpi``: rank 0 reports an error that all ranks have.
+
+    Meanwhile the others wait, until `mpiexec` ends them because rank 0 has failed.
+    """
+    try:
+        yield
+    except Exception:
+        if mpi and next((os.environ[name] for name in RANKS if name in os.environ), "0") != "0":
+            time.sleep(PATIENCE)
+        raise
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from morph.cli.common import (
     this_run,
 )
 from morph.cli.numbers import Integer, Number
-from morph.cli.parts import ranks_of, world
+from morph.cli.parts import rank_0_first, ranks_of, world
 from morph.io import read_cnf
 from morph.io.sat.models import model_lines
 from morph.plotting.curve import draw_decimation
@@ -118,14 +118,15 @@ def sat(cnf: str, spec: str, as_json: bool, mpi: bool, **options: Any) -> None:
     """
     started = this_run().started
     settings = taken(Settings, options)
-    method_options = _options(settings.given)
-    with bad_input():
-        check_method(settings.method, method_options, settings.complete)
-    devices = devices_of(spec)
-    if mpi and (settings.seconds is not None or cnf == "-"):
-        raise BadInput("--mpi excludes --time, and standard input")
-    check_writable("--plot", settings.plot)
-    check_plot(settings.plot)
+    with rank_0_first(mpi):
+        method_options = _options(settings.given)
+        with bad_input():
+            check_method(settings.method, method_options, settings.complete)
+        devices = devices_of(spec)
+        if mpi and (settings.seconds is not None or cnf == "-"):
+            raise BadInput("--mpi excludes --time, and standard input")
+        check_writable("--plot", settings.plot)
+        check_plot(settings.plot)
     end = None if settings.seconds is None else started + settings.seconds
     with ranks_of(mpi):
         status = _solve(cnf, settings, method_options, devices, end, world(mpi), as_json)

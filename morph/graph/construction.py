@@ -354,8 +354,9 @@ class Making:
         if library == "table":
             return cls.from_table(graph, weight=weight, device=device)
         raise TypeError(
-            f"no graph can be made of {type(graph).__name__}: expected a sparse matrix of SciPy or "
-            "CuPy, a graph of NetworkX or igraph, or a table of edges; from_edges takes arrays"
+            f"no graph can be made of {type(graph).__name__}: expected a Graph, a sparse matrix of "
+            "SciPy or CuPy, a graph of NetworkX or igraph, or a table of edges; from_edges takes"
+            " arrays"
         )
 
     @staticmethod

@@ -7,7 +7,7 @@ copies, compaction, deletion, and recycling of ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ from morph.runtime.arrays import listed, refuse_masked
 from morph.runtime.device import Array, Device
 
 COLUMN = "label_index"
+ENDS = ("src", "dst")
+SHOWN = 16  # characters of a label in an error message
 
 
 class Lookup(NamedTuple):
@@ -55,6 +57,11 @@ class Labelled:
     @labels.setter
     def labels(self, labels: Iterable[Any] | None) -> None:
         self._set_labels(labels)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether points have labels."""
+        return self._labels is not None
 
     def id_of(self, label: Any) -> int:
         """Return the id of the point that has a label.
@@ -93,8 +100,8 @@ class Labelled:
             If points have labels, and a vertex is not one of these.
         """
         refuse_masked(vertices, what)
-        if isinstance(vertices, np.ndarray) and vertices.dtype.kind in "OUT":
-            vertices = vertices.tolist()
+        if _kind(vertices) in "OUT":
+            vertices = np.asarray(vertices).tolist()
         if isinstance(vertices, str) or self._is_label(vertices):
             several = [vertices]
         elif isinstance(vertices, list | tuple | set | frozenset):
@@ -107,6 +114,70 @@ class Labelled:
             if not (isinstance(x, int | np.integer) or self._is_label(x)):
                 raise ValueError(f"{what}: no vertex has the label {shown(x)}")
         return np.array([self.id_of(x) if self._is_label(x) else x for x in several])
+
+    def labels_of(self, vertices: Any) -> Any:
+        """Return the labels of vertices that an algorithm has found; ids if points have no labels.
+
+        Parameters
+        ----------
+        vertices : int, array of int, or list or tuple of these
+            Ids, on any device: the vertices of a path, a cycle, a clique or a community, say, or
+            several of these.
+
+        Returns
+        -------
+        label, or list of labels or lists
+            Python objects, nested as ``vertices``.
+
+        Raises
+        ------
+        TypeError, IndexError
+            If an id is not an integer, or not that of a point.
+        """
+        if isinstance(vertices, list | tuple):
+            return [self.labels_of(x) for x in vertices]
+        ids = np.asarray(self.device.to_host(vertices))
+        if ids.dtype.kind not in "iu":
+            raise TypeError(f"vertices are ids, not {shown(vertices)}")
+        wrong = ids[(ids < 0) | (ids >= len(self.points))]
+        if wrong.size:
+            raise IndexError(f"vertex {wrong[0]}: the graph has {len(self.points)}")
+        found = self._labels_now()
+        if found is None:
+            return ids.tolist()
+        return found.labels[ids].tolist() if ids.ndim else found.labels[int(ids)]
+
+    def ids_in_batch(
+        self, inserts: Any, deletes: Any, updates: Any, points: Any
+    ) -> tuple[Any, Any, Any, Any]:
+        """Replace the labels in arguments of `Graph.apply` by ids; other values are unchanged."""
+        if isinstance(inserts, Mapping):
+            ends = {n: self._ids(inserts[n], f"inserts.{n}") for n in ENDS if n in inserts}
+            inserts = {**inserts, **ends}
+        else:
+            inserts = self._ids_of_ends(inserts, "inserts")
+        if isinstance(deletes, tuple):
+            deletes = self._ids_of_ends(deletes, "deletes")
+        if isinstance(updates, list | tuple) and len(updates) == 3:
+            updates = self._ids_of_ends(updates, "updates")
+        return inserts, deletes, updates, self._ids(points, "delete_points")
+
+    def _ids_of_ends(self, given: Any, what: str) -> Any:
+        """Replace labels in ``(src, dst)`` or ``(src, dst, weight)``."""
+        if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+            return given  # an error of `Batch.of`
+        if isinstance(given, list) and any(isinstance(x, list | tuple) for x in given):
+            return given
+        ends = (self._ids(x, f"{what}.{n}") for n, x in zip(ENDS, given, strict=False))
+        return (*ends, *given[2:])
+
+    def _ids(self, vertices: Any, what: str) -> Any:
+        """Replace labels by ids."""
+        if vertices is None or isinstance(vertices, int):
+            return vertices
+        if hasattr(vertices, "dtype") and _kind(vertices) not in "OUT":
+            return vertices
+        return self.ids_of(vertices, what)
 
     def _is_label(self, label: Any) -> bool:
         """Whether an argument is a label; integers are ids."""
@@ -193,3 +264,18 @@ class Labelled:
             ids = {label: p for p, label in enumerate(labels.tolist()) if label is not None}
             self._lookup = Lookup(self.changes, labels, ids)
         return self._lookup
+
+
+def name_of(graph: Any, vertex: Any) -> str:
+    """Return the label of a vertex for an error message, or its id if it has no label."""
+    label = None
+    labels = graph._labels if isinstance(graph, Labelled) else None  # not of parts
+    if labels is not None and COLUMN in graph.points.columns:
+        # also of points that a batch has just deleted
+        label = labels[int(graph.points.columns[COLUMN].array[int(vertex)])]
+    return str(int(vertex)) if label is None else shown(label, SHOWN)
+
+
+def _kind(a: Any) -> str:
+    """The kind of an array's dtype; "i" of other objects, whose values are not looked at."""
+    return getattr(getattr(a, "dtype", None), "kind", "i")

@@ -30,9 +30,9 @@ class Hook(Generic[Result]):
 
     def provider(self) -> Callable[..., Result]:
         """Return the provider, looked up in its module."""
-        if self.names is None:
-            self.names = vars(import_uninterrupted(self.module))
-        found: Callable[..., Result] = self.names[self.function]
+        module = import_uninterrupted(self.module)
+        found: Callable[..., Result] = getattr(module, self.function)  # which may import it
+        self.names = vars(module)
         return found
 
     def __call__(self, *args: Any, **options: Any) -> Result:

@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import importlib
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType, ModuleType
 from typing import Any, TypeVar
 
+import lazy_loader
+
 T = TypeVar("T")
 SIGNALS = signal.SIGINT, signal.SIGTERM  # the handler of the first one is restored last
+
+
+def attach(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+
+    Its names are imported when they are first used, from the modules that the stub of its ``file``
+    names.
+    """
+    load, listed, names = lazy_loader.attach_stub(package, file)
+
+    def imported(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = uninterrupted(load, name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return imported, listed, names
 
 
 def import_uninterrupted(name: str) -> ModuleType:

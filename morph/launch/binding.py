@@ -182,7 +182,8 @@ class Compiled(Outline):
         self.others = [(i, f) for i, f in enumerate(self.fields) if f.slot and f.kind != "column"]
         self.names = [f.column for f in self.fields if f.kind == "scalar"]
         kinds = dict(self.inputs)
-        self.scalars = struct.Struct("=" + "".join(_code(kinds[n]) for n in self.names))
+        self.codes = [_code(kinds[n]) for n in self.names]
+        self.scalars = struct.Struct("=" + "".join(self.codes))
         self.first_scalar = 8 * next(
             (i for i, f in enumerate(self.fields) if f.kind == "scalar"), 0
         )

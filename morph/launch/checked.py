@@ -12,6 +12,7 @@ from morph.language.arguments import boolean
 _ON: ContextVar[bool] = ContextVar(
     "checked", default=os.environ.get("MORPH_CHECK", "") not in ("", "0")
 )
+is_on = _ON.get  # `is_checked` without an argument, in less time
 
 
 def is_checked(check: bool | None = None) -> bool:

@@ -36,9 +36,10 @@ from morph.launch.lookup import compiling
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
-from morph.runtime.toolchain import cache, parallel, progress, shipped
+from morph.runtime.toolchain import cache, parallel, progress, shipped, tiers
 
 FILE = Path(__file__).with_name("common_units.json")
+LARGE = 2**20  # points and edges of a graph for which teams are compiled at once
 LISTS = ("stores", "graphs")  # shared by many descriptions, so stored once
 
 
@@ -64,11 +65,17 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
     units = [d for d in units if graph is None or _suits(d, graph)]
     if not units:
         return
+    if graph is not None and len(graph.points) + len(graph.edges) >= LARGE:
+        tiers.large |= parallel.cores() > 2
     progress.expect(len(units))
     for description in units:
+        compiled = None
         with suppress(Exception):  # the launch compiles the unit again, and raises the error
-            if (compiled := _with_text(description)) is not None:
-                parallel.start(_builder(device, compiled))
+            compiled = _with_text(description)
+        if compiled is None:
+            progress.found()
+        else:
+            parallel.start(_builder(device, compiled))
     with suppress(OSError):
         cache.remember(mark, {"call": call})
 
@@ -90,7 +97,13 @@ def _suits(description: Description, graph: Any) -> bool:
 
 
 def _builder(device: Device, compiled: Compiled) -> Callable[[], object]:
-    return lambda: device.build(compiled)
+    def build() -> None:
+        try:
+            device.build(compiled)
+        finally:
+            progress.found()
+
+    return build
 
 
 def _with_text(description: Description) -> Compiled | None:

@@ -1,19 +1,22 @@
 """Programs bound to their objects, for calls in which only numbers differ.
 
 A call of a program looks its launch up by all arguments, which takes longer than a short launch.
-A `Prepared` program is looked up once; its calls write the numbers into the argument block, launch,
-and read the result.
+A `Prepared` program is looked up once; its calls write the numbers that differ into the argument
+block, launch, and read the result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
 from typing import Any
 
 from morph.compiler.ir.layout import Status
 from morph.data.store import Store
 from morph.data.versions import latest
 from morph.launch import launcher
-from morph.launch.checked import is_checked
+from morph.launch.checked import is_checked, is_on
 from morph.launch.foreach import Program
 from morph.launch.launcher import RUN, Launch
 from morph.launch.lookup import launch_for
@@ -22,7 +25,6 @@ from morph.runtime.threads import get_num_threads
 
 FAILED = int(Status.FAILED)
 pack_run = RUN.pack_into
-Numbers = tuple[int | float | bool, ...]
 
 
 class Prepared:
@@ -38,11 +40,13 @@ class Prepared:
         Fault injection and seed, with which the launch was made.
     single_block : bool
         Whether one block of a GPU, or one CPU thread, executes it; true at first.
+    write : callable
+        Writes the numbers in which calls differ: a `writer`, chosen by the owner.
     """
 
     __slots__ = (
-        "_call", "_counted", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at",
-        "_state", "_status", "_unpack", "launch", "mode", "single_block",
+        "_call", "_counted", "_initial_state", "_launch_at", "_result_at", "_run_at", "_state",
+        "_status", "_unpack", "launch", "mode", "single_block", "write",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
@@ -52,12 +56,13 @@ class Prepared:
         if self._state is not None:
             self._state = self._state.cast("B")
         self.mode, self.single_block = launch.mode, True
-        self._pack, self._first_scalar = compiled.scalars.pack_into, compiled.first_scalar
         self._run_at = compiled.run_offset
+        self._launch_at = self._run_at // 8 + 1
         kind, at = compiled.returns  # type: ignore[misc]
         self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
-        self._call: Any = None  # the launch by one CPU thread
+        self._call: Callable[[], None]  # the launch
+        self.write: Callable[..., None]
         self._counted = [ref for ref in launch.touches if isinstance(ref(), Store)]
         # on a CPU a launch has ended when its call returns, so its status is read in place
         self._status = self.launch.scratch.report.ended(0) if launch.on_host else None
@@ -75,33 +80,64 @@ class Prepared:
     def current(self) -> bool:
         """Whether a call with the same objects would still find this launch."""
         launch = self.launch
-        if launch.epoch != latest.epoch and not launch._current():
-            return False
-        return self.mode == (launcher.faults, launcher.seed) and not is_checked()
+        return (launch.epoch == latest.epoch or launch._current()) and self.is_unchanged()
 
-    def run(self, numbers: Numbers, then: Prepared | None = None, more: Numbers = ()) -> Any:
-        """Launch with all numbers of a call, in the order of its arguments; return the result.
+    def is_unchanged(self) -> bool:
+        """Whether no object has changed since it was `current`, and the mode is the same."""
+        faults, seed = self.mode
+        return (
+            self.launch.epoch == latest.epoch
+            and launcher.faults == faults
+            and launcher.seed == seed
+            and not is_on()
+        )
 
-        A second program, ``then``, is launched with the numbers ``more`` behind the first one,
-        without waiting for it; only its result is returned.  Both have to be `current`.
-        """
+    def writer(self, first: int, count: int) -> Callable[..., None]:
+        """Return a function that writes ``count`` numbers of a call, from number ``first`` on."""
         launch = self.launch
-        shared, most = launch.scratch, get_num_threads()
-        with launch.lock, shared.lock:
+        codes = launch.compiled.codes[first : first + count]
+        pack = Struct("=" + "".join(codes)).pack_into
+        return partial(pack, launch.buffer, launch.compiled.first_scalar + 8 * first)
+
+    def refuse_within(self) -> None:
+        """Raise an error within a launch, whose argument block may be read again."""
+        if self.launch.scratch.running:
+            raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+
+    def run(
+        self, numbers: tuple[Any, ...], then: Prepared | None = None,
+        beside: Callable[..., Any] | None = None, given: tuple[Any, ...] = (),
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Launch with what `write` takes; the caller holds the lock of the graph.
+
+        A second program, ``then``, whose numbers are written, is launched behind the first one,
+        without waiting for it; only its result is returned.  Both have to be `current`.
+
+        Returns
+        -------
+        result : int, float or bool
+        made : object
+            What ``beside(*given)`` returns, which is called before the host waits; or None.
+        """
+        shared, most = self.launch.scratch, get_num_threads()
+        with shared.lock:
             if shared.running:
-                raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+                self.refuse_within()
             shared.running = True
             try:
                 if shared.dirty:
                     shared.begin()
                 shared.dirty = True
-                self._start(numbers, most)
-                if then is None:
-                    return self._result(most)
-                then._start(more, most)
-                return then._result(most)
+                self.write(*numbers)
+                self._start(most)
+                last = self
+                if then is not None:
+                    then._start(most)
+                    last = then
+                made = None if beside is None else beside(*given)
+                return last._result(most), made
             except BaseException:  # also one raised by a signal handler
-                if not launch.compiled.interruptible:
+                if not self.launch.compiled.interruptible:
                     shared.report.wait(True, False)
                 shared.stop()
                 raise
@@ -117,25 +153,24 @@ class Prepared:
             if store is not None and store._host_counters is not None:
                 store.touched()
 
-    def _start(self, numbers: Numbers, most: int) -> None:
-        """Write the numbers into the argument block, and launch with up to ``most`` threads."""
+    def _start(self, most: int) -> None:
+        """Launch with up to ``most`` threads."""
         launch, state = self.launch, self._state
-        s, buffer = launch.scratch, launch.buffer
-        self._pack(buffer, self._first_scalar, *numbers)
+        s = launch.scratch
         s.launches += 1
-        pack_run(buffer, self._run_at, 0, s.launches, 1 if self.single_block else most)
         if launch.scratch_version != s.version or launch.threads != most:
-            launch._fill_shared(most)
+            self._fill_shared(most)
+        launch.buffer[self._launch_at] = s.launches
         if state is not None:
             state[:] = self._initial_state
-        if not self.single_block:
-            launch.binary(launch.arguments, launch._items())
-        elif state is None:
-            launch.binary(launch.arguments, 1, True)
-        else:
-            if self._call is None:
-                self._call = launch.binary.bound(launch.arguments, 1)
-            self._call()
+        self._call()
+
+    def _fill_shared(self, most: int) -> None:
+        """Write what changes with the scratch arrays or the number of threads."""
+        launch, alone = self.launch, self.single_block
+        launch._fill_shared(most)
+        pack_run(launch.buffer, self._run_at, 0, launch.scratch.launches, 1 if alone else most)
+        self._call = launch.binary.bound(launch.arguments, 1 if alone else launch._items(), alone)
 
     def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
@@ -143,9 +178,18 @@ class Prepared:
         s = launch.scratch
         if status is None:
             status = s.report.poll(s.launches, launch.compiled.interruptible)
-        while status[FAILED]:
-            launch._resume(1 if self.single_block else most, most)
-            launch.binary(launch.arguments, launch._items(), self.single_block)
-            status = s.report.wait(True, launch.compiled.interruptible)
+        if status[FAILED]:
+            status = self._resume(most)
         s.dirty = False
         return self._unpack(status, self._result_at)[0]
+
+    def _resume(self, most: int) -> memoryview:
+        """Execute deferred items until all have run; return the status."""
+        launch, status = self.launch, None
+        report, alone = launch.scratch.report, self.single_block
+        while status is None or status[FAILED]:
+            launch._resume(1 if alone else most, most)
+            launch.binary(launch.arguments, launch._items(), alone)
+            status = report.wait(True, launch.compiled.interruptible)
+        launch.scratch_version = -1  # the next launch is no re-execution
+        return status

@@ -65,9 +65,9 @@ def array_of(name: str, values: Any, xp: Any) -> Array:
     return array
 
 
-def _kind(array: Array, values: Any) -> str:
+def _kind(array: Array) -> str:
     """Describe the dtype of an array, or a scalar by its value."""
-    return shortened(str(array.dtype), 60) if array.ndim else shown(values)
+    return shortened(str(array.dtype), 60) if array.ndim else shown(array.item())
 
 
 def as_array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], xp: Any) -> Array:
@@ -77,7 +77,7 @@ def as_array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], x
     if array.size and array.dtype.kind not in ("iu" if required.kind == "i" else "iufb"):
         noun = "integers" if required.kind == "i" else "numbers"
         noun = "real numbers" if noun == "numbers" and array.dtype.kind == "c" else noun
-        raise ValueError(f"{name} must hold {noun}, got {_kind(array, values)}")
+        raise ValueError(f"{name} must hold {noun}, got {_kind(array)}")
     if array.size == 0:
         array = xp.empty(tuple(0 if k == "any" else k for k in shape), required)
     fits = len(array.shape) == len(shape)
@@ -105,7 +105,7 @@ def real_array(name: str, values: Any) -> NDArray[np.float64]:
     """
     array = array_of(name, values if is_host(values) else device("cpu").to_host(values), np)
     if array.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must hold real numbers, got {_kind(array, values)}")
+        raise ValueError(f"{name} must hold real numbers, got {_kind(array)}")
     refuse_rounded(array, name)
     return np.asarray(array, np.float64)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.hooks import Hook
-from morph.language.messages import shortened
+from morph.language.messages import shortened, shown
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number
 from morph.mesh.interop import from_geo, from_triangle, library_of
 from morph.runtime.device import device, is_host
@@ -118,6 +118,8 @@ class Pslg:
         ------
         ImportError
             If ``source`` has a ``__geo_interface__`` and Shapely is not installed.
+        TypeError
+            If ``source`` is an object of another kind.
         ValueError
             If a polygon is invalid, an argument is given twice, or as by the constructor.
         FormatError, OSError
@@ -143,6 +145,9 @@ class Pslg:
         write_pslg(self, path)
 
 
+_ARRAYS = "__getitem__", "__array__", "__cuda_array_interface__", "__dlpack__"  # one of an array
+
+
 def _arrays_of(source: Any) -> dict[str, Any]:
     """Convert an object of another library, or an array of points, to arguments."""
     library = library_of(source)
@@ -150,6 +155,11 @@ def _arrays_of(source: Any) -> dict[str, Any]:
         return from_geo(source)
     if library == "triangle":
         return from_triangle(source, triangles=False)
+    if not any(hasattr(source, name) for name in _ARRAYS):
+        raise TypeError(
+            "source is an array of points, a mesh, a Pslg, a path, a dict of Triangle or an object"
+            f" with __geo_interface__, not {shown(source, 40)}"
+        )
     return {"points": source}
 
 
@@ -163,10 +173,13 @@ def _host(name: str, values: Any) -> NDArray[Any]:
 def _finite(name: str, values: Any, width: int) -> Floats:
     """Return rows of finite numbers; only the maximum area of a region may be non-finite."""
     array: Floats = as_array(name, _host(name, values), np.float64, ("any", width), np)
-    good = np.isfinite(array[:, :3]).all(axis=1)
-    if not good.all():
-        row = int(good.argmin())
-        raise ValueError(f"{name}[{row}] = {array[row].tolist()}: a number is not finite")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array[:, :3].sum()
+    if not np.isfinite(total):  # else all terms are finite; large ones may overflow
+        good = np.isfinite(array[:, :3]).all(axis=1)
+        if not good.all():
+            row = int(good.argmin())
+            raise ValueError(f"{name}[{row}] = {array[row].tolist()}: a number is not finite")
     return array
 
 

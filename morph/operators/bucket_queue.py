@@ -15,7 +15,7 @@ import numpy as np
 
 from morph.data.collection import Collection
 from morph.data.table import Table
-from morph.language.arguments import check_number
+from morph.language.arguments import check_number, check_type
 from morph.language.messages import shown
 from morph.launch.foreach import Function, Kernel, foreach, func, kernel, program
 from morph.prelude import atomic_min
@@ -239,6 +239,7 @@ def in_order(
     ValueError
         If ``items`` has not exactly one column besides its items, or ``delta`` is not positive.
     """
+    check_type(items, "items", "Collection")
     if [*items.columns] != ["item", key]:
         raise ValueError(
             f"in_order needs items with one column {shown(key)}, but these have {[*items.columns]}"

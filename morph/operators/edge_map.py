@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from morph.data.table import Table
+from morph.language.arguments import check_type
 from morph.language.weak import WeakMap
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, i64, single, u8
@@ -247,6 +248,7 @@ def edge_mapping(
     marks : column of the points, optional
         A column of `u8` with zeros, or the ``marks`` of that `EdgeMap`, instead of a new column.
     """
+    check_type(graph, "graph", "Graph", "PartitionedGraph")
     state = _state(graph) if state is None else state
     marks = _marks(graph.points, state) if marks is None else marks
     if pull is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.table import Table
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_type
 from morph.language.messages import shown
 from morph.launch.foreach import Function, foreach, func, kernel, program
 from morph.operators.reduce import check_operator
@@ -107,6 +107,7 @@ def scan_column(s, f):
 
 def scan_space(column: ColumnView) -> Scan:
     """Allocate the memory of `scan_column`; it remains valid if the table grows."""
+    check_type(column, "column", "ColumnView")
     n, width = max(column.store.capacity, 1), 16
     while width**3 < n:
         width *= 2
@@ -174,6 +175,7 @@ def compact_rows(s, wanted, *more):
 
 def compact_space(rows: Table) -> Compact:
     """Allocate the memory of `compact_rows` for a table."""
+    check_type(rows, "rows", "Table")
     places = Table("places", rows.device, order=np.int32, count=np.int32)
     places.extend(len(rows))
     return Compact(rows, places.order, places, scan_space(places.count))

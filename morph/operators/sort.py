@@ -12,7 +12,7 @@ from morph.data.column import ColumnView
 from morph.data.sorting import order_of
 from morph.data.table import Table
 from morph.data.versions import exclusive
-from morph.language.arguments import boolean
+from morph.language.arguments import boolean, check_type
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.values import values_of
@@ -119,6 +119,7 @@ def sort_order(s):
 
 def sort_space(column: ColumnView) -> Sort:
     """Allocate the memory of `sort_order` for a column."""
+    check_type(column, "column", "ColumnView")
     kind = column.dtype
     places = Table("places", column.store.device, order=i32, spare=i32, keys=kind, spare_keys=kind)
     places.extend(len(column))

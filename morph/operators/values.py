@@ -8,6 +8,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.table import Table
+from morph.language.messages import shown
 from morph.runtime.arrays import imported, is_host, listed, refuse_masked
 from morph.runtime.device import Array, Device, device_of
 
@@ -27,9 +28,13 @@ def values_of(x: Any, vectors: bool = False) -> tuple[Device, Array, Array | Non
                 found = found[rows]
     else:
         refuse_masked(x, "array")
-        x = imported(x)
+        given, x = x, imported(x)
         where = device_of(x)
         found = where.asarray(np.asarray(listed(x, "array")) if is_host(x) else x)
+        if found.dtype.kind == "O" and not found.ndim:
+            raise TypeError(
+                f"an operator takes a column or an array of numbers, not {shown(given)}"
+            )
     if found.ndim != 1 and not vectors:
         raise ValueError(f"an operator takes one value a row, not an array of shape {found.shape}")
     return where, found, rows

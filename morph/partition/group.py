@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from morph.partition.copies import ProgramCache, can_run_together
+from morph.language.hooks import Hook
 from morph.partition.partition import devices_of
 from morph.partition.pool import each_part
 from morph.partition.ranks import Ranks
@@ -17,6 +17,10 @@ from morph.partition.routes import OPERATIONS
 from morph.partition.transport import Local, Transport, on_all
 from morph.runtime.device import Array, Device, device_for
 from morph.runtime.threads import Call, finish, start
+
+# several devices need the compiler
+_program_cache: Hook[Any] = Hook("morph.partition.copies:ProgramCache")
+_can_run_together: Hook[bool] = Hook("morph.partition.copies:can_run_together")
 
 
 def share_of(n: int, k: int, size: int) -> slice:
@@ -190,9 +194,9 @@ class DeviceGroup(Local):
         return partial(finish, calls, [])
 
     @cached_property
-    def programs(self) -> ProgramCache | None:
+    def programs(self) -> Any:
         """Programs that all parts execute together in one launch each; None if they cannot."""
-        return ProgramCache(self.devices) if can_run_together(self.devices) else None
+        return _program_cache(self.devices) if _can_run_together(self.devices) else None
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
         """Combine the arrays of all parts, see the function `all_reduce`."""

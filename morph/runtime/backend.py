@@ -6,7 +6,7 @@ A device is an object of a class that implements `Backend`.  A new kind of devic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -66,6 +66,11 @@ class Launch(Protocol):
         alone : bool
             Run by one CPU thread or one GPU block.
         """
+
+    def bound(
+        self, arguments: ArgumentBlock, items: int, alone: bool = False
+    ) -> Callable[[], None]:  # fmt: skip
+        """Return a call with these arguments, which takes less time; the block may be changed."""
 
 
 class Report(Protocol):

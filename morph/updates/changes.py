@@ -15,6 +15,7 @@ from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
+from morph.graph.labels import name_of
 from morph.graph.reverses import without_reverse
 from morph.language.arguments import boolean, check_callable
 from morph.runtime.arrays import any_true
@@ -50,6 +51,10 @@ def apply(
         fast = None
         if points is None or getattr(points, "size", 1) == 0:
             fast = recognition.recognise(g, inserts, deletes, updates)
+        if fast is None and g.labelled:
+            inserts, deletes, updates, points = g.ids_in_batch(inserts, deletes, updates, points)
+            if points is None:
+                fast = recognition.recognise(g, inserts, deletes, updates)
         if fast is not None:
             moves = (fast.counts[0] + fast.counts[2]) * (1 if g.directed else 2)
             if follows(g, moves) and g._adjacency.has_out:
@@ -389,7 +394,7 @@ def pair_up(g: Graph, partial: bool = False) -> Array:
         odd = (src[forth] != dst[again]) | (dst[forth] != src[again])
         if any_true(odd):
             if not partial:
-                u, v = without_reverse(*map(g.device.to_host, (src, dst)))
+                u, v = (name_of(g, p) for p in without_reverse(*map(g.device.to_host, (src, dst))))
                 raise ValueError(
                     f"the graph is not directed, but edge {u} -> {v} has no reverse: Graph.apply "
                     "inserts and deletes both"

@@ -211,6 +211,12 @@ def count(
     edges: Table, before: list[int], new: int, reused: int, deleted: int, referred: bool
 ) -> None:  # fmt: skip
     """Update the host's counters, from those ``before`` a batch, as its program has."""
+    # less time than an assignment of the list
+    pack_counters(edges._host_meta.data, 0, *counted(before, new, reused, deleted, referred))
+
+
+def counted(before: list[int], new: int, reused: int, deleted: int, referred: bool) -> list[int]:
+    """Return the counters of the edges' table behind a batch."""
     after = before.copy()
     after[COUNT] += new
     after[HEAD] = min(before[HEAD], before[COMMITTED]) + reused
@@ -218,19 +224,31 @@ def count(
     if not referred:
         after[COMMITTED] = after[TAIL]
     after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-    pack_counters(edges._host_meta.data, 0, *after)  # less time than an assignment of the list
+    return after
 
 
 def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
     """Return the changes of a launch; ``kept`` makes their arrays on demand."""
-    done, since, (deleted, _, inserted) = Applied.__new__(Applied), g.changes, kept.counts
-    done._graph, done._given, done._present, done._since = g, int(inserted), -1, since
-    done.points, done.absent, done.repeated, done._batch = points, 0, 0, kept
-    g._adjacency.latest = ref(kept)
-    if deleted or inserted:
-        g.out_identity = False
-    done._changes = g.changes = since + changes
+    done = described(g, kept, points, changes)
+    announce(g, done, kept)
     return done
+
+
+def described(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
+    """Return the changes of a launch that may not have ended yet; see `announce`."""
+    done, since = Applied.__new__(Applied), g.changes
+    done._graph, done._given, done._present, done._since = g, int(kept.counts[2]), -1, since
+    done.points, done.absent, done.repeated, done._batch = points, 0, 0, kept
+    done._changes = since + changes
+    return done
+
+
+def announce(g: Graph, done: Applied, kept: Kept) -> None:
+    """Note that the changes of `described` have been made."""
+    g._adjacency.latest, counts = ref(kept), kept.counts
+    if counts[0] or counts[2]:
+        g.out_identity = False
+    g.changes = done._changes
 
 
 def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:

@@ -233,12 +233,43 @@ def lengthen_row(b, side, direction):
         row.position = 0
 
 
+@func
+def reserve_entry(b, side, direction):
+    """`reserve_entries` for a row that no other change of the batch uses."""
+    row = side.rows[b.end[direction]]
+    need = row.size + 1
+    row.position = row.begin
+    if need > row.extent:
+        row.position = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
+
+
+@func
+def append_entry(b, side, direction):
+    """`write_entry` and `lengthen_row` for a row that no other change of the batch uses."""
+    row = side.rows[b.end[direction]]
+    size, to, begin = row.size, row.position, row.begin
+    side.entries[to + size].edge = b.edge
+    side.entries[to + size].end = b.end[1 - direction]
+    side.places[b.edge].at = size
+    if to != begin:
+        for k in range(size):
+            side.entries[to + k].edge = side.entries[begin + k].edge
+            side.entries[to + k].end = side.entries[begin + k].end
+        row.begin = to
+        row.extent = capacity_of(size + 1)
+    row.size = size + 1
+    row.position = 0
+
+
 @kernel
 def number_inserts(b, index, counts, rows, one: static):
     if b.id < rows and b.outcome == INSERTED:
-        in_each_direction(b, number_insert, index)
-        if one or counts.given == 1:  # no other change of these rows
-            in_each_direction(b, reserve_entries, index)
+        if one:
+            in_each_direction(b, reserve_entry, index)
+        else:
+            in_each_direction(b, number_insert, index)
+            if counts.given == 1:  # no other change of these rows
+                in_each_direction(b, reserve_entries, index)
 
 
 @kernel
@@ -259,9 +290,12 @@ def write_inserts(b, tables, index, counts, ids, rows, flags, one: static):
                 i, k = i64(b.id), counts.given
                 back = tables.batch[i + k if i < k else i - k].edge
                 arc.back = back if b.end[0] != b.end[1] else b.edge
-        in_each_direction(b, write_entry, index)
-        if one or counts.given == 1:
-            in_each_direction(b, lengthen_row, index)
+        if one:
+            in_each_direction(b, append_entry, index)
+        else:
+            in_each_direction(b, write_entry, index)
+            if counts.given == 1:
+                in_each_direction(b, lengthen_row, index)
 
 
 # --- rebuilt rows --------------------------------------------------------------------------------
@@ -304,16 +338,22 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
     ``report.result`` to what is returned: a launch behind this one reads both.
     """
     named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
-    left_out, stamp = False, single.stamp
+    reason, stamp = 0, single.stamp
     rows = counts.given * 2 if flags & UNDIRECTED else counts.given
+    # read at once, before other steps: on a GPU each read that the next step needs is a wait
+    top, top2 = index.arena[0].top, index.arena2[0].top
+    committed = tables.arcs[COMMITTED].word
+    unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
     if part == ALL:
         resolve_batch(tables, index, counts, ids, flags, single, one)
-        if tables.report[0].reason != 0:
-            tables.report[0].result = -tables.report[0].reason
-            return -tables.report[0].reason
+        reason = tables.report[0].reason
+    left_out = tables.report[0].repeated == stamp
+    if reason != 0:
+        tables.report[0].result = -reason
+        return -reason
+    if not one and part == ALL:
         tables.report[0].stamp = stamp
-    if tables.report[0].repeated == stamp:
-        left_out = True
+    if left_out:
         deletes -= tables.report[0].left_out[1]
         reverses -= tables.report[0].left_out[2]
     if part != INSERTS and named > 0:
@@ -324,7 +364,6 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
             foreach(tables.batch, run_step, fill_gap, DELETED, index, rows)
             foreach(tables.batch, run_step, shorten_row, DELETED, index, rows)
     if counts.given > named:
-        top, top2 = index.arena[0].top, index.arena2[0].top
         foreach(tables.batch, number_inserts, index, counts, rows, one)
         if not one and counts.given > 1:
             foreach(tables.batch, run_step, reserve_entries, INSERTED, index, rows)
@@ -339,13 +378,12 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
     if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes
         tail = ids.tail + deletes + (reverses if flags & UNDIRECTED else 0)
-        # with references to edges the host decides which ids are reused
-        committed = tables.arcs[COMMITTED].word if flags & REFERRED else tail
+        if not flags & REFERRED:  # else the host decides which ids are reused
+            committed = tail
         tables.arcs[COUNT].word = ids.edges + counts.arcs - ids.reused
         tables.arcs[HEAD].word = ids.head + ids.reused
         tables.arcs[TAIL].word = tail
         tables.arcs[COMMITTED].word = committed
-        unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
         tables.arcs[BUDGET].word = committed - ids.head + unused
     tables.report[0].result = -REPEATED if left_out else 0
     return -REPEATED if left_out else 0

@@ -13,7 +13,7 @@ from morph.data.reclaim import referred
 from morph.data.store import COUNT
 from morph.graph.applied import Applied
 from morph.graph.gapped import ALL, NOT_APPLIED, REPEATED, Counts, EdgeIds
-from morph.launch.prepared import Numbers, Prepared
+from morph.launch.prepared import Prepared
 from morph.updates import fast_path
 from morph.updates.recognition import FastBatch
 from morph.updates.resolve import LOOPS_COUNTED, NONNEGATIVE, REFERRED
@@ -41,8 +41,7 @@ class ManyChanges(PreparedBatch):
         self._last: tuple[tuple[int, int, int], fast_path.Reserved]
 
     def apply_many(
-        self, g: Graph, batch: FastBatch, nonnegative: bool, then: Prepared | None = None,
-        more: Numbers = (),
+        self, g: Graph, batch: FastBatch, nonnegative: bool, then: Prepared | None = None
     ) -> tuple[Applied, Any] | None:  # fmt: skip
         """Apply a batch, and launch a program behind, as `SingleChanges.apply`."""
         run = self._reserve(g, batch, nonnegative)
@@ -51,11 +50,11 @@ class ManyChanges(PreparedBatch):
         index = g._adjacency
         self._last = batch.counts, run
         numbers = (
-            *self._fixed, *run.counts, *run.ids, run.flags, ALL, index.stamp,
+            *run.counts, *run.ids, run.flags, ALL, index.stamp,
             0, 0, 0,  # `Single`: unused
         )  # fmt: skip
         try:
-            result = self.program.run(numbers, then, more)
+            result, _ = self.program.run(numbers, then)
             code = int(result) if then is None else 0
             with g.device.active():
                 # the repair's result hides that of the batch: read the report if the batch was

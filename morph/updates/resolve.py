@@ -158,16 +158,16 @@ def insert_id(at, tables, ids):
 
 @func
 def resolve_insert(b, at, inserts, tables, ids, flags):
-    """Return the ids of an edge to insert and of its reverse, and whether it is valid."""
-    u, v, f = i32(0), i32(0), i32(-1)
-    valid = are_points(b, ids)
-    if valid:
-        u, v = i32(b.a), i32(b.b)
+    """Return the ids of an edge to insert and of its reverse, and why it is refused, or 0."""
+    u, v, f, reason = i32(0), i32(0), i32(-1), i64(INVALID)
+    if are_points(b, ids):
+        u, v, reason = i32(b.a), i32(b.b), i64(0)
         if u == v and flags & UNDIRECTED and not flags & LOOPS_COUNTED:
             # reverses of edges that are no loops have consecutive ids
-            tables.report[0].reason = LOOP  # race: every reason is valid
+            reason = i64(LOOP)
         if flags & POINTS_DELETED:
-            valid = valid and tables.arcs[u].lost == 0 and tables.arcs[v].lost == 0
+            if tables.arcs[u].lost != 0 or tables.arcs[v].lost != 0:
+                reason = i64(INVALID)
     b.end = vector(u, v)
     e = insert_id(at, tables, ids)
     if flags & UNDIRECTED:
@@ -177,7 +177,7 @@ def resolve_insert(b, at, inserts, tables, ids, flags):
         f = insert_id(back, tables, ids)
         if u == v:
             f = i32(-1)
-    return e, f, valid
+    return e, f, reason
 
 
 @func
@@ -189,9 +189,20 @@ def drop_change(b, absent, report):
         atomic_add(report[0].absent, 1)
 
 
+@func
+def note_left_out(absent, deletes, report):
+    """Write ``report.left_out`` of a batch of one change, see `resolve_batch`."""
+    report[0].left_out[0], report[0].left_out[3] = absent, absent
+    report[0].left_out[1] = absent if deletes > 0 else i64(0)
+    report[0].left_out[2] = i64(1 if deletes > 0 else 0)
+
+
 @kernel
 def resolve(b, tables, index, counts, ids, flags, single, one: static):
-    """Find the edge that a change means, and its reverse, ``counts.given`` rows further on."""
+    """Find the edge that a change means, and its reverse, ``counts.given`` rows further on.
+
+    With ``one``, which has no other item, it also writes the report: each further step takes time.
+    """
     i = i64(b.id)
     if i >= counts.given:
         return
@@ -200,22 +211,31 @@ def resolve(b, tables, index, counts, ids, flags, single, one: static):
         b.b = single.b
         if hasattr(b, "given"):
             b.given = single.weight
-    outcome = i32(INSERTED)
+    outcome, reason = i32(INSERTED), i64(0)
     named = counts.deletes + counts.updates
     if i < named:
         outcome = i32(DELETED if i < counts.deletes else UPDATED)
         by_ends = counts.by_ends & outcome
         e, f, valid = resolve_named(b, i32(-1), by_ends, tables, index, ids, flags)
+        if not valid:
+            reason = i64(INVALID)
     else:
-        e, f, valid = resolve_insert(b, i - named, counts.given - named, tables, ids, flags)
-    if flags & NONNEGATIVE and outcome != DELETED:
-        valid = valid and is_nonnegative(b)
-    if not valid:
-        tables.report[0].reason = INVALID  # race: every reason is valid
-    elif e < 0 or flags & UNDIRECTED and f < 0 and i < named:
+        e, f, reason = resolve_insert(b, i - named, counts.given - named, tables, ids, flags)
+    if flags & NONNEGATIVE and outcome != DELETED and not is_nonnegative(b):
+        reason = i64(INVALID)
+    if one:
+        tables.report[0].reason = reason
+        if reason == 0:
+            tables.report[0].stamp = single.stamp
+    elif reason != 0:
+        tables.report[0].reason = reason  # race: every reason is valid
+    if reason == 0 and (e < 0 or flags & UNDIRECTED and f < 0 and i < named):
         tables.report[0].repeated = single.stamp  # race: the same value
-        if e < 0:
+        if one:
+            note_left_out(i64(1 if e < 0 else 0), counts.deletes, tables.report)
+        elif e < 0:
             drop_change(b, True, tables.report)
+        if e < 0:
             outcome = i32(0)
     b.outcome = outcome
     b.edge = e
@@ -324,7 +344,7 @@ def unclaim(b, places, counts):
 
 @program
 def resolve_batch(tables, index, counts, ids, flags, single, one: static):
-    """Find the edges of a batch; ``report.reason`` is set if it cannot be applied.
+    """Find the edges of a batch; ``report.reason`` is set if it cannot be applied, else 0.
 
     Changes that name no edge, or the same as another one, get ``outcome`` 0; ``report.repeated`` is
     ``single.stamp`` then, or if a loop is named, which has no reverse.  ``report.left_out`` has the
@@ -332,16 +352,14 @@ def resolve_batch(tables, index, counts, ids, flags, single, one: static):
     of changes that name no edge.
     """
     named, stamp = counts.deletes + counts.updates, single.stamp
-    tables.report[0].reason, tables.report[0].absent = 0, 0
+    if not one:
+        tables.report[0].reason, tables.report[0].absent = 0, 0
     foreach(tables.batch, resolve, tables, index, counts, ids, flags, single, one)
-    if one:
-        if tables.report[0].repeated == stamp:  # the edge does not exist, or is a loop
-            absent = tables.report[0].absent
-            tables.report[0].left_out[0], tables.report[0].left_out[1] = absent, 0
-            tables.report[0].left_out[2], tables.report[0].left_out[3] = 0, absent
-            if counts.deletes > 0:
-                tables.report[0].left_out[1], tables.report[0].left_out[2] = absent, 1
-    elif tables.report[0].reason == 0 and (named > 1 or tables.report[0].repeated == stamp):
+    if (
+        not one
+        and tables.report[0].reason == 0
+        and (named > 1 or tables.report[0].repeated == stamp)
+    ):
         if named > 1:
             foreach(tables.batch, claim, index.places, tables.report, counts, stamp)
         if tables.report[0].repeated == stamp:

@@ -26,7 +26,7 @@ from morph.graph.gapped import (
     weight_of,
 )
 from morph.launch.foreach import Program
-from morph.launch.prepared import Numbers, Prepared
+from morph.launch.prepared import Prepared
 from morph.updates import fast_path
 from morph.updates.batch import none
 from morph.updates.in_place import OneChange, Repair, change, change_and_repair, change_one
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
 
+
+# Numbers in which batches differ: of `Counts`, of `EdgeIds`, flags, part, of `Single`.
+GIVEN = 17
+IDS, FLAGS = len(Counts._fields), len(Counts._fields) + len(EdgeIds._fields)
 
 T = TypeVar("T", bound="PreparedBatch")
 
@@ -74,6 +78,7 @@ class PreparedBatch:
         self.program, self.table = program, table
         self.rows = 1 if g.directed else 2
         self._fixed = tables.mask, sides.limit, sides.limit2, sides.sides
+        self._prepare_numbers(program)
         self._back = None if g.directed else g._pairs
         lengths = [g.edges.capacity, *([] if self._back is None else [int(self._back.size)])]
         self._limit, self._flags = min(lengths), fast_path.flags_of(g)
@@ -88,6 +93,25 @@ class PreparedBatch:
             self._epoch = latest.epoch
         return (self._back is None or g._pairs is self._back) and self.program.current()
 
+    def _prepare_numbers(self, program: Prepared) -> None:
+        """Write the numbers that all batches have, and set what writes the others."""
+        program.writer(0, len(self._fixed))(*self._fixed)
+        program.write = program.writer(len(self._fixed), GIVEN)
+
+    def is_unchanged(self, g: Graph) -> bool:
+        """Whether the graph has not changed by other means since `current`, and the table is free.
+
+        The caller has found that no batch was applied since, other than by this state.
+        """
+        index, table = g._adjacency, self.table
+        reader = index.latest()
+        return (
+            latest.epoch == self._epoch
+            and (self._back is None or g._pairs is self._back)
+            and (reader is None or reader.table is not table)
+            and (not index.kept or index.is_free(table))
+        )
+
     def bind_repair(
         self, g: Graph, short: bool, program: Program, *args: Any
     ) -> Prepared | None:  # fmt: skip
@@ -99,7 +123,10 @@ class PreparedBatch:
         if self.several or not short:
             return Prepared.of(program, *args)
         given = OneChange(*arguments(g, self.table))
-        return Prepared.of(change_and_repair, given, Repair(program, *args))
+        both = Prepared.of(change_and_repair, given, Repair(program, *args))
+        if both is not None:
+            self._prepare_numbers(both)
+        return both
 
     def points(self, g: Graph) -> int:
         """The number of points."""
@@ -107,10 +134,6 @@ class PreparedBatch:
             return self._point_counters[COUNT]
         count: int = g.points._host_meta.item(COUNT)
         return count
-
-    def next_stamp(self, g: Graph) -> int:
-        """The stamp of the next batch."""
-        return g._adjacency.stamp + 1
 
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
         """The latest batch as the fast path describes it: its counts, and the arguments."""
@@ -154,13 +177,12 @@ class SingleChanges(PreparedBatch):
         given: Change,
         nonnegative: bool,
         then: Prepared | None = None,
-        more: Numbers = (),
     ) -> tuple[Applied, Any] | None:
         """Apply a change; None, with nothing changed, if the fast path has to take it.
 
-        The caller has called `Graph.refuse_fixed`.  The program ``then``, of `bind_repair`, takes
-        the numbers ``more``.  Returns what was applied, and the result of ``then``.  `put_back`
-        undoes it, until the next batch.
+        The caller has called `Graph.refuse_fixed`, and written the numbers of the program ``then``,
+        of `bind_repair`.  Returns what was applied, and the result of ``then``.  `put_back` undoes
+        it, until the next batch.
         """
         edges, index = g.edges, g._adjacency
         outcome, a, b, by_ends, weight = given
@@ -173,9 +195,10 @@ class SingleChanges(PreparedBatch):
                 reused = fast_path.reusable_within(counters, edges.capacity, arcs)
             if first + arcs - reused > self._limit or a == b and arcs == 2:
                 return None
-            ordered = fast_path.ordered_below(g, first, reused)
-            if ordered and g.edge_order is None:
-                return None
+            if reused or first < g._made:
+                ordered = fast_path.ordered_below(g, first, reused)
+                if ordered and g.edge_order is None:
+                    return None
         elif outcome == DELETED and not edges.deletes:
             return None
         if outcome != DELETED or referred(edges):
@@ -183,36 +206,54 @@ class SingleChanges(PreparedBatch):
         index.begin_batch(self.table)
         if self._table_counters is not None:
             self._table_counters[COUNT] = self.rows
-        deleted, updated = outcome == DELETED, outcome == UPDATED
-        counts = deleted, updated, arcs, outcome if by_ends else 0
-        ids = fast_path.edge_ids(self.points(g), counters, reused, ordered)
-        numbers = (*self._fixed, 1, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
-        self._last = counters, outcome, flags, counts, ids
+        numbers = (
+            1, outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0,
+            *fast_path.edge_ids(self.points(g), counters, reused, ordered),
+            flags, ALL, index.stamp, a, b, weight,
+        )  # fmt: skip
+        self._last = counters, outcome, numbers
+        known = g, first, reused, arcs
         try:
             if then is not None and then.launch.function is change_and_repair:
-                result = then.run((*numbers, *more))
+                result, made = then.run(numbers, None, self._describe, known)
             else:
-                result = self.program.run(numbers, then, more)
+                result, made = self.program.run(numbers, then, self._describe, known)
             if result and (then is None or result == NOT_APPLIED):
                 with g.device.active():
                     return self._finish(g, result)
-            index.refresh()
-            if self._counters is None and not updated:  # on a CPU the program wrote them
-                fast_path.count(
-                    edges, counters, arcs - reused, reused, deleted * self.rows,
-                    bool(flags & REFERRED),
-                )  # fmt: skip
-            made = deleted, updated, outcome == INSERTED
-            kept = Kept(g, self.table, made, False, first, reused, arcs)
-            return fast_path.applied(g, kept, self._none), result
+            index._built.clear()
+            done, kept, after = made
+            if after is not None:
+                fast_path.pack_counters(edges._host_meta.data, 0, *after)
+            fast_path.announce(g, done, kept)
+            return done, result
         except BaseException:
             self.put_back(g)
             raise
 
+    def _describe(
+        self, g: Graph, first: int, reused: int, arcs: int
+    ) -> tuple[Applied, Kept, list[int] | None]:
+        """Return what is published if the change is applied: a GPU may still execute it.
+
+        The last are the counters of the edges' table; None if the program has written them.
+        """
+        before, outcome, numbers = self._last
+        deleted, after = outcome == DELETED, None
+        made = deleted, outcome == UPDATED, arcs > 0
+        kept = Kept(g, self.table, made, False, first, reused, arcs)
+        if self._counters is None and outcome != UPDATED:
+            is_referred = bool(numbers[FLAGS] & REFERRED)
+            after = fast_path.counted(
+                before, arcs - reused, reused, deleted * self.rows, is_referred
+            )
+        return fast_path.described(g, kept, self._none), kept, after
+
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
-        before, outcome, flags, counts, ids = self._last
+        before, outcome, numbers = self._last
         made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
-        run = Counts(1, *map(int, counts)), EdgeIds(*ids), self._back, flags, None, before
+        counts, ids = Counts(*map(int, numbers[:IDS])), EdgeIds(*numbers[IDS:FLAGS])
+        run = counts, ids, self._back, numbers[FLAGS], None, before
         return made, fast_path.Reserved(self.table, *run)
 
     def _finish(self, g: Graph, result: int) -> tuple[Applied, Any] | None:

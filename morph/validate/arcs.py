@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
+from morph.language.arguments import check_type
 
 Ints = NDArray[np.int64]
 
@@ -30,6 +31,7 @@ class Arcs:
     """
 
     def __init__(self, graph: Graph) -> None:
+        check_type(graph, "graph", "Graph", "PartitionedGraph")
         self._graph, self.n = graph, len(graph.points)
         self.alive = np.zeros(self.n, bool)
         self.alive[self.host(graph.points.ids())] = True

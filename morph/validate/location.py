@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.language.arguments import check_type
 from morph.validate.arcs import WrongAnswer
 
 
@@ -26,6 +27,7 @@ def find_simplex(mesh: Any, points: Any, found: Any) -> None:
     WrongAnswer
         Naming a point.
     """
+    check_type(mesh, "mesh", "Mesh")
     corners = np.asarray(mesh.points)[np.asarray(mesh.triangles)]
     queries, given = np.asarray(points, np.float64), np.asarray(found)
     if given.shape != (len(queries),):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.formula import Formula
+from morph.language.arguments import check_type
 from morph.runtime.device import device
 from morph.runtime.threads import in_threads
 from morph.validate.arcs import WrongAnswer, grouped, rows
@@ -36,6 +37,7 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     WrongAnswer
         If the model has another shape, dtype or other values.
     """
+    check_type(formula, "formula", "Formula")
     given = device("cpu").to_host(model)
     if given.shape != (formula.variables,) or given.dtype.kind not in "biu":
         raise WrongAnswer(
@@ -88,6 +90,7 @@ def model(formula: Formula, model: Any) -> None:
     WrongAnswer
         If a clause has no true literal; the message names the first such clause.
     """
+    check_type(formula, "formula", "Formula")
     held = satisfied(formula, model)
     if not held.all():
         c = int(held.argmin())
@@ -113,6 +116,7 @@ def refuted(formula: Formula) -> bool:
     A round evaluates the clauses with literals that the last round made false; a few literals are
     propagated one by one.
     """
+    check_type(formula, "formula", "Formula")
     return _implied(_dense(formula)[0]) is None
 
 
@@ -133,6 +137,7 @@ def implications(formula: Formula, cycle: Sequence[int]) -> None:
         If the cycle does not begin and end with the same literal, lacks its negation, or a step
         does not follow from a clause; the message names the first such step.
     """
+    check_type(formula, "formula", "Formula")
     path = np.asarray(cycle, np.int64)
     if path.size < 3 or path[0] != path[-1] or not (path == -path[0]).any():
         raise WrongAnswer("a cycle of implications leads from a literal to its negation and back")

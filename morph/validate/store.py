@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
+from morph.language.arguments import check_type
 from morph.validate.arcs import WrongAnswer
 
 
@@ -22,6 +23,7 @@ def index(graph: Graph) -> None:
     WrongAnswer
         Naming a point or an edge.
     """
+    check_type(graph, "graph", "Graph")
     edges, n = graph.edges, len(graph.points)
     src, dst = (_host(graph, edges.columns[c].array[: len(edges)]) for c in ("src", "dst"))
     alive, points = _host(graph, edges.alive), np.append(_host(graph, graph.points.alive), False)

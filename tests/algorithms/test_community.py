@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import combinations
 from unittest import mock
 
@@ -41,7 +42,10 @@ def check(graph, found, q, size, ranked, top):
         assert found.proved and found.bound == best and found.vertices.dtype == np.int64
         assert found.vertices.tolist() in sets
         assert [x.tolist() for x in found.all] == sets
-        assert [(k, x.tolist()) for k, x in found.top] == ranked[:top]
+        tops = [(k, x.tolist()) for k, x in found.top]
+        assert [k for k, _ in tops] == [k for k, _ in ranked[:top]]
+        known = [x for x in tops if x[0] > tops[-1][0]]
+        assert known == ranked[: len(known)] and all(x in ranked for x in tops)
 
 
 @tries(40)
@@ -136,6 +140,39 @@ def test_all_around_a_hub():
     found = morph.community(star, 0, (2, 2), all=True, top=2)
     assert [x.tolist() for x in found.all] == [[0, v] for v in range(1, 33_001)]
     assert [x.tolist() for _, x in found.top] == [[0, 1], [0, 2]]
+
+
+@pytest.mark.parametrize("on_lists", [False, True])
+def test_top_ends_with_enough(on_lists):
+    """There are 1.6 million subgraphs of degree 7 and 0.5 million of degree 6, and nothing else."""
+    g = morph.Graph.from_edges(*np.triu_indices(30, 1), symmetrize=True, device="cpu")
+    with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 2 if on_lists else 1 << 15):
+        found = morph.community(g, 3, (7, 8), top=5)
+    morph.validate.community(g, found, 3, (7, 8))
+    assert found.proved and [k for k, _ in found.top] == [7] * 5
+    assert found.nodes < 100_000
+    assert morph.community(g, 3, (1, 1), top=1 << 100).top[0][1].tolist() == [3]
+
+
+@pytest.mark.parametrize("on_lists", [False, True])
+@pytest.mark.parametrize("seconds", [0, 0.2])
+def test_all_and_top_when_the_time_is_up(on_lists, seconds):
+    """Those that were found are given; there are 61 million."""
+    g = morph.Graph.from_edges(*np.triu_indices(40, 1), symmetrize=True, device="cpu")
+    queries = module.Queries(neighbourhood.simple_graph(g), np.array([3]), np.array([[9, 9]]))
+    run = module.Run(queries, float("inf"), None)
+    run.decide_all()
+    with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 2 if on_lists else 1 << 15):
+        run.find_all(0, 8, 5)  # compiled
+        run.end = time.monotonic() + seconds
+        every, top = run.result(0, True, None), run.result(0, False, 10**9)
+    for found in (every, top):
+        assert (found.min_degree, found.bound, found.proved) == (8, 8, False)
+        morph.validate.community(g, found, 3, (9, 9))
+    assert every.all and top.top
+    wrong = every._replace(all=None)
+    with pytest.raises(morph.validate.WrongAnswer, match="the bound is 8 for minimum degree 8"):
+        morph.validate.community(g, wrong, 3, (9, 9))
 
 
 def test_deleted_vertices_and_small_components():
@@ -411,9 +448,14 @@ def test_command(tmp_path):
         done = CliRunner().invoke(main, checked)
         assert done.exit_code == 2 and "is not what `morph community -o` saves" in done.stderr
     done = CliRunner().invoke(main, [*command, "--top", "2", "-o", str(out), "--device", "cpu"])
-    assert "query 0: minimum degree 2: 0 1 2\nquery 0: minimum degree 1: 0 1\n" in done.output
+    assert "query 0: minimum degree 2: 0 1 2\nquery 0: minimum degree 1: 0 " in done.output
     tops = json.loads(out.read_text())["communities"][0]["top"]
-    assert tops[1] == {"min_degree": 1, "vertices": [0, 1]}
+    assert tops[1]["min_degree"] == 1 and tops[1]["vertices"] in (
+        [0, 1],
+        [0, 1, 3],
+        [0, 2, 3],
+        [0, 2],
+    )
     done = CliRunner().invoke(main, [*command, "--query", "9"])
     assert (done.exit_code, done.stderr) == (
         2,

@@ -283,6 +283,20 @@ def test_only_the_command_named_is_imported(words, module):
     assert ("morph.io" in done.stderr.split()) == (module not in (None, "morph.cli.system"))
 
 
+@pytest.mark.parametrize(
+    ("module", "unused"),
+    [
+        ("meshes", "morph.io.graph"),
+        ("updates", "morph.io.mesh"),
+        ("sat", "morph.compiler.ir.nodes"),
+    ],
+)
+def test_packages_that_a_command_does_not_need_are_not_imported(module, unused):
+    code = f"import sys, morph.cli.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "morph.io" in done.stdout.split() and unused not in done.stdout.split()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="exit codes of POSIX")
 @pytest.mark.parametrize(
     ("args", "broken"),

@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from morph import generate
+from morph import __version__, generate
 from morph.cli import COMMANDS, main
 from morph.cli.numbers import Integer, Number
 
@@ -93,6 +93,30 @@ def test_weights_are_checked_before_edges_are_drawn(
     done = CliRunner().invoke(main, ["generate", *words.split()])
     assert done.exit_code == 2 and done.stderr.startswith(f"morph: {problem}")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["info", "refine", "sssp", "generate grid"])
+def test_global_options_after_the_command(name: str) -> None:
+    for _ in range(2):
+        done = CliRunner().invoke(main, [*name.split(), "--version"])
+        assert (done.exit_code, done.output) == (0, f"morph, version {__version__}\n")
+        names = [p.name for p in command_of(name.split())[0].params]
+        assert names.count("verbose") == names.count("version") == 1
+
+
+def test_verbose_after_the_command(tmp_path: Path) -> None:
+    out = str(tmp_path / "a.el")
+    logs = []
+    for words in (
+        ["--verbose", "generate", "grid", "3", "3"], ["generate", "grid", "3", "3", "--verbose"],
+        ["generate", "--verbose", "grid", "3", "3"],
+        ["-v", "generate", "grid", "3", "3", "--verbose"],
+    ):  # fmt: skip
+        done = CliRunner().invoke(main, [*words, "-o", out])
+        assert done.exit_code == 0, done.output
+        logs.append([line.split(":")[0] for line in done.stderr.splitlines()])
+    assert "morph.memory" in logs[0] and all(x == logs[0] for x in logs[1:])
+    assert not CliRunner().invoke(main, ["generate", "grid", "3", "3", "-o", out]).stderr
 
 
 def test_limits() -> None:

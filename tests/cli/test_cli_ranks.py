@@ -188,6 +188,25 @@ def test_an_error_on_one_rank_ends_mpiexec(graph):
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize(("words", "text"), [
+    (["louvain"], "morph louvain runs on one device, without --mpi"),
+    (["sat", "--time", "1"], "--mpi excludes --time, and standard input"),
+])  # fmt: skip
+def test_wrong_options_are_reported_once(words, text, graph):
+    code = "from morph.cli import main\nmain()"
+    done = run_on_ranks(3, code, *words, str(graph), "--mpi", head="")  # before MPI starts
+    assert done.returncode == 2 and done.stderr.count(text) == 1
+
+
+def test_wrong_options_of_another_rank_only(graph, monkeypatch):
+    monkeypatch.setattr(parts, "PATIENCE", 0.1)
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    done = CliRunner().invoke(main, ["louvain", str(graph), "--mpi"])
+    text = "morph: morph louvain runs on one device, without --mpi\n"
+    assert (done.exit_code, done.stderr) == (2, text)
+
+
+@pytest.mark.mpi
 def test_a_rank_that_fails_alone_ends_all():
     code = """
 from morph.cli import parts

@@ -11,6 +11,8 @@ from morph import validate
 from morph.algorithms.dynamic import following
 from morph.data.versions import advance_epoch
 from morph.graph import Graph
+from morph.launch import launcher
+from morph.launch.prepared import Prepared
 from morph.updates import fast_path, kept, recognition, single
 from morph.updates.many import ManyChanges
 from morph.updates.single import SingleChanges
@@ -165,6 +167,63 @@ def test_a_repair_that_fails_puts_the_graph_back(made, monkeypatch, kind):
     validate.index(g)
     paths.apply(updates=(e, 2))
     assert (paths.distance == morph.sssp(g, 0).distance).all()
+
+
+def test_a_launch_is_looked_up_again_only_if_something_has_changed(monkeypatch):
+    g, paths, far, e = after_batches()
+    for w in (1, 2, 3):
+        paths.apply(updates=(e, w))
+    looked_up, look_up, latest = [], Graph.single_changes, [None]
+    monkeypatch.setattr(Graph, "single_changes", lambda g: looked_up.append(1) or look_up(g))
+
+    def lookups():
+        """How often it is looked up for some changes, which have two tables in turn."""
+        before = len(looked_up)
+        for change in {"updates": (e, 4)}, {"inserts": (0, far, 9)}, {"deletes": (0, far)}:
+            latest[0] = paths.apply(**change)  # the one before is in use meanwhile
+        return len(looked_up) - before
+
+    for change in (
+        lambda: None, lambda: setattr(paths, "share", 0.3), advance_epoch, paths.refresh,
+        g.structure_changed, lambda: g.points.extend(1), lambda: g.apply(inserts=([0, 1], [2, 3])),
+        lambda: monkeypatch.setattr(launcher, "seed", 3),
+    ):  # fmt: skip
+        change()
+        assert lookups() > 0 or not looked_up
+        lookups(), lookups()
+        assert lookups() == 0
+        assert (paths.distance == morph.sssp(g, 0).distance).all()
+        validate.sssp(g, paths.distance, paths.predecessor)
+    with morph.checked():
+        assert lookups() > 0
+    validate.index(g)
+
+
+@pytest.mark.parametrize("target", ["cpu", "pretended"])
+def test_results_are_made_before_the_host_waits(made, target, monkeypatch):
+    g = a_graph(pretended(monkeypatch) if target == "pretended" else target)
+    paths, order = morph.DynamicSSSP(g, 0), []
+    for w in (1, 2, 3):
+        paths.apply(updates=(0, w))
+
+    def noted(kind, name):
+        method = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *args: order.append(name) or method(*args))
+
+    noted(SingleChanges, "_describe"), noted(Prepared, "_start"), noted(Prepared, "_result")
+    for values in paths, g:
+        values.apply(updates=(0, 4))
+        assert order == ["_start", "_describe", "_result"]
+        order.clear()
+
+    def fails(self, *args):
+        raise ZeroDivisionError
+
+    before = host(paths.distance).tolist(), host(g.edges.weight.array).tolist()
+    monkeypatch.setattr(SingleChanges, "_describe", fails)
+    with pytest.raises(ZeroDivisionError):
+        paths.apply(updates=(0, 40))
+    assert (host(paths.distance).tolist(), host(g.edges.weight.array).tolist()) == before
 
 
 def test_changes_without_a_follower(made):

@@ -371,3 +371,92 @@ def test_values_by_label():
         with pytest.raises(ValueError, match="expected one for each of 4 points"):
             g.by_label(values)
     assert sp.issparse(g.to_scipy())
+
+
+def test_batches_take_labels(target):
+    """As ids do; an error leaves the graph unchanged."""
+    batches = [
+        {"inserts": (["a"], ["c"], [1])}, {"inserts": ("b", (0, 1), 2)},
+        {"inserts": {"src": ["a", 1], "dst": np.array(["b", "c"]), "weight": [7, 8]}},
+        {"deletes": (["a"], ["b"])}, {"updates": (np.array(["c"], object), ["b"], [3])},
+        {"inserts": (["a", "b"], ["c", "c"]), "deletes": ("c", "b")}, {"delete_points": ["c"]},
+    ]  # fmt: skip
+    ids = [
+        {"inserts": ([0], [2], [1])}, {"inserts": (1, 3, 2)}, {"inserts": ([0, 1], [1, 2], [7, 8])},
+        {"deletes": ([0], [1])}, {"updates": ([2], [1], [3])},
+        {"inserts": ([0, 1], [2, 2]), "deletes": (2, 1)}, {"delete_points": [2]},
+    ]  # fmt: skip
+
+    def graph():
+        return Graph.from_edges(
+            [0, 0, 1, 2], [1, 2, 2, 3], weight=[4, 9, 5, 1], n=4, symmetrize=True, device=target
+        )
+
+    g, like = graph(), graph()
+    g.labels = ["a", "b", "c", (0, 1)]
+    followers = [morph.DynamicSSSP(g, "a"), morph.DynamicSSSP(like, 0)]
+    for batch, same in zip(batches, ids, strict=True):
+        before = g.edges.live
+        for wrong in ({"inserts": ("a", ["q"])}, {"deletes": (["q"], "a")}):
+            (name,) = wrong
+            with pytest.raises(ValueError, match=f"{name}.* no vertex has the label 'q'"):
+                followers[0].apply(**{**batch, **wrong})
+        assert g.edges.live == before
+        followers[0].apply(**batch)
+        followers[1].apply(**same)
+        assert g.edges.live == like.edges.live
+        for column in ("src", "dst", "weight"):
+            assert getattr(g.edges, column)[:].tolist() == getattr(like.edges, column)[:].tolist()
+        assert followers[0].distance.tolist() == followers[1].distance.tolist()
+    with pytest.raises(ValueError, match="point 'a' cannot be deleted: it is a source"):
+        followers[0].apply(delete_points="a")
+
+
+@pytest.mark.parametrize("follow", [
+    morph.DynamicBFS, morph.DynamicComponents, morph.DynamicCores, morph.DynamicPageRank,
+])  # fmt: skip
+def test_dynamic_algorithms_take_labels(follow):
+    g = Graph.of(nx.grid_2d_graph(2, 2))
+    assert follow(g).apply(inserts=((0, 0), (1, 1))).applied.inserted.size == 2
+
+
+def test_journals_log_the_ids_of_labels(tmp_path):
+    g = Graph.of(nx.Graph([("a", "b"), ("b", "c")]))
+    with morph.io.Journal(tmp_path / "g", g) as journal:
+        journal.apply(inserts=(["a"], ["c"]))
+        assert g.edges.live == 6
+    with morph.io.Journal(tmp_path / "g") as journal:
+        assert journal.graph.edges.live == 6 and journal.graph.labels is None
+
+
+def test_labels_of():
+    g = Graph.of(nx.Graph([("a", "b"), ("b", "c"), ("a", "c"), ("c", (0, 1))]))
+    assert g.labels_of(2) == "c" and g.labels_of(np.array([], np.int32)) == []
+    assert g.labels_of(g.ids_of([(0, 1), "a"])) == [(0, 1), "a"]
+    found = morph.community(g, "b", (3, 3), all=True)
+    assert g.labels_of(found.vertices) == ["a", "b", "c"]
+    assert g.labels_of(found.all) == [["a", "b", "c"]]
+    cliques = sorted(map(g.labels_of, morph.cliques(g)), key=len)
+    assert cliques == [["c", (0, 1)], ["a", "b", "c"]]
+    assert Graph.from_edges([0], [1]).labels_of([np.array([1, 0])]) == [[1, 0]]
+    with pytest.raises(IndexError, match="vertex 4: the graph has 4"):
+        g.labels_of([0, 4])
+    with pytest.raises(TypeError, match="vertices are ids, not 'a'"):
+        g.labels_of("a")
+
+
+def test_errors_name_labels():
+    g = Graph.of(nx.DiGraph([("x", "y"), ("y", "x")]))
+    with pytest.raises(morph.CycleError) as info:
+        morph.topological_order(g)
+    for error in (info.value, pickle.loads(pickle.dumps(info.value))):
+        assert str(error) == "a cycle: 'x' -> 'y' -> 'x'"
+        assert g.labels_of(error.vertices) == ["x", "y"]
+    h = nx.DiGraph()
+    h.add_weighted_edges_from([("x", "y", -4), ("z", "y", 1)])
+    h = Graph.of(h)
+    with pytest.raises(ValueError, match="the edge from 'x' to 'y' has -4"):
+        morph.sssp(h, "x")
+    found = morph.bfs(h, "x")
+    with pytest.raises(ValueError, match="no path leads to vertex 'z'"):
+        morph.path(h, found, "z")

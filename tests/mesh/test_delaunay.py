@@ -10,7 +10,7 @@ from scipy.spatial import Delaunay
 from targets import examples
 
 import morph
-from morph.algorithms.triangulation import delaunay
+from morph.algorithms.triangulation import delaunay, insertion
 from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
 from morph.algorithms.triangulation.insertion_order import (
     hilbert_order,
@@ -85,15 +85,20 @@ def test_many_points():
 
 def test_points_of_large_cavities_are_inserted_before_the_next_round(monkeypatch):
     """Otherwise the point location of their children starts far away."""
-    inner, sizes = delaunay.insert_all, []
+    inner, run, sizes = delaunay.insert_rounds, insertion.foreach, []
 
-    def insert_all(g, work, *rest):
-        rows = work.items.copy()
-        sizes.append(len(rows))
-        inner(g, work, *rest)
-        assert (g.points.triangle.array[rows] >= 0).all()
+    def insert_rounds(g, order, *rest):
+        def traced(items, kernel, *args):
+            if kernel is insertion.enqueue:
+                earlier = order.point.array[: sum(sizes)]
+                assert (g.points.triangle.array[earlier] >= 0).all()
+                sizes.append(len(items))
+            run(items, kernel, *args)
 
-    monkeypatch.setattr(delaunay, "insert_all", insert_all)
+        monkeypatch.setattr(insertion, "foreach", traced)
+        inner.__wrapped__(g, order, *rest)
+
+    monkeypatch.setattr(delaunay, "insert_rounds", insert_rounds)
     turn = np.linspace(1, 12, 500)[:, None]
     arm = turn * np.concatenate([np.cos(turn), np.sin(turn)], axis=1)
     with team(1):
@@ -236,7 +241,8 @@ def test_the_curve_visits_neighbours(target):
 
 @given(n=st.integers(1, 300))
 def test_rounds(n):
-    levels, parent = insertion_rounds(morph.device("cpu"), n)
+    order, ends = insertion_rounds(morph.device("cpu"), n)
+    levels, parent = np.split(order.point.array, ends[:-1]), order.parent.array
     assert np.array_equal(np.sort(np.concatenate(levels)), np.arange(n))
     done = levels[0]
     assert len(done) == 1 and parent[done[0]] == done[0]

@@ -10,6 +10,7 @@ import pytest
 import shapely
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import tries
 
 import morph
@@ -279,3 +280,23 @@ def test_coasts(name, device):
 def test_a_coast_on_every_target(target):
     mesh = morph.triangulate(MESHES / "italy.poly", device=target)
     check_domain(mesh, domain(morph.Mesh.read(MESHES / "italy.node")))
+
+
+def test_on_a_pretended_gpu(monkeypatch):
+    """Arrays of the device do not meet arrays of the host."""
+    gpu = pretended(monkeypatch)
+    points = np.random.default_rng(0).random((1000, 2))
+    mesh = morph.triangulate(points, device=gpu)
+    mesh.check()
+    assert np.array_equal(mesh.points, points) and type(mesh.points) is np.ndarray
+    points = np.concatenate([SQUARE, INNER, [[1.2, 3.5], [3.5, 1.2]]])
+    segments = np.concatenate([ring(0, 4), ring(4, 4), [[8, 9]]])
+    for options in {"holes": [[1.5, 2.0]]}, {"hull": True, "regions": [[0.5, 0.5, 3.0]]}:
+        done, other = (
+            morph.triangulate(points, segments, crossing="split", device=device, **options)
+            for device in (gpu, "cpu")
+        )
+        done.check()
+        assert len(done.points) == 12 and len(done.segments) == len(other.segments)
+        assert done.triangle_attributes.sum() == other.triangle_attributes.sum()
+        assert np.array_equal(np.sort(done.point_markers), np.sort(other.point_markers))

@@ -262,6 +262,7 @@ def test_points_alone(target):
         ([[1, 1]] * 4, {}, "same coordinates|all lie on one line"),
         ([[0, 0], [1, 0], [0, math.nan]], {}, r"points\[2\] = .*: a number is not finite"),
         ([[0, 0], [math.inf, 0], [0, 1]], {}, r"points\[1\] = .*: a number is not finite"),
+        ([[0, 0], [math.inf, 0], [-math.inf, 1]], {}, r"points\[1\] = .*: a number is not finite"),
         ([[0, 0, 0], [1, 0, 0], [0, 1, 0]], {}, r"points must have shape \(any, 2\)"),
         ([["a", "b"]] * 3, {}, "points must hold numbers"),
         (TRIANGLE, {"segments": [[0, 3]]}, r"segments\[0\] = \[0, 3\]: an index must be in 0..2"),
@@ -281,6 +282,11 @@ def test_points_alone(target):
 def test_bad_input(source, options, message):
     with pytest.raises(ValueError, match=message):
         morph.triangulate(source, device="cpu", **options)
+
+
+def test_finite_points_whose_sum_overflows():
+    points = [[0, 0], [1.5e308, 0], [1.5e308, 1.5e308]]
+    assert morph.Pslg(points).points.tolist() == points
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
@@ -62,7 +63,8 @@ LAYERS = {
     "partition": f"{BELOW_LAUNCH} compiler launch updates partition",
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh partition",  # binds the hooks, see HOOKS
-    "validate": "runtime data graph validate",  # no part of the algorithms that it checks
+    # no part of the algorithms that it checks
+    "validate": "language.arguments runtime data graph validate",
     "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.community": f"{PUBLIC} algorithms.graph algorithms.community",
@@ -82,7 +84,7 @@ LAYERS = {
     "io.mesh": "language mesh io.text io.mesh",
     "io.sat": "language data partition io.text io.sat",
     "io.graph": f"{BELOW_LAUNCH} compiler.ir.layout partition updates io.text io.graph",
-    "io": "io",
+    "io": "language io",
     "plotting": "language io.text mesh plotting",
     "networkx_backend": "language graph algorithms networkx_backend",
     "networkx_info": "",
@@ -101,6 +103,7 @@ HOOKS = {
     "morph.graph.graph": "Graph.apply is a launch; deletion knows graphs",
     "morph.mesh.mesh": "Mesh.read, write, plot",
     "morph.mesh.pslg": "Pslg.read, write",
+    "morph.partition.group": "several devices that run a program together need the compiler",
     "morph.partition.graph": "`PartitionedGraph.checkpoint` writes files",
     "morph.launch.kernels": "a launch on the parts of a graph",
     "morph.launch.foreach": "the first launch imports the compiler",
@@ -282,8 +285,9 @@ def test_names_of_modules_are_imported_in_few_places():  # each could hide an im
 
     assert not callers(r"importlib\.import_module\((?!'\w+'\))")
     # public names, algorithms of the registry, and providers of hooks, at their first use
+    assert callers(r"attach\(") == {"morph", "morph.io"}
     assert callers(r"uninterrupted\(") == {
-        "morph", "morph.algorithms.registration", "morph.language.imports",
+        "morph.algorithms.registration", "morph.language.imports",
     }  # fmt: skip
     assert callers(r"import_uninterrupted\(") == {"morph.language.hooks"}
     # commands, kernels of common units
@@ -349,6 +353,7 @@ def test_algorithms_use_public_names_only(module):
         "check_choice",
         "check_number",
         "have_reverses",
+        "name_of",
     }
     public |= {"listed", "mix32", "mix64", "refuse_masked", "refuse_rounded", "shortened", "shown"}
     public |= {"uninterrupted", "unmix64"}
@@ -486,6 +491,16 @@ def test_names_have_no_private_words():
 def test_prelude_includes_no_header():
     for header in (ROOT / "kernels").rglob("*.h"):
         assert "#include" not in header.read_text(), header.name
+
+
+def test_errors_have_public_names():
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
+    names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
+    assert {"morph.DeviceError", "morph.PartError", "morph.CompileError"} <= {*names}
+    for name in names:
+        place, _, last = name.rpartition(".")
+        kind = getattr(pkgutil.resolve_name(place or "builtins"), last)
+        assert issubclass(kind, Exception), name
 
 
 def test_public_names_are_there():

@@ -1,4 +1,4 @@
-"""The limit of a CPU team's size (kernels/target_cpu.h), with simulated clocks."""
+"""The limit of a CPU team's size (kernels/team_cpu.h), with simulated clocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from morph.compiler.ir import layout
 from morph.runtime.toolchain import cpu
 
 KERNELS = Path(__file__).parents[2] / "kernels"
-HEADERS = "target_cpu core/types core/half core/math core/atomics".split()
+HEADERS = "target_cpu team_cpu core/types core/half core/math core/atomics".split()
 STUBS = """
 #include <cstdio>
 #include <initializer_list>

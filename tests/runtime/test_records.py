@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from types import ModuleType
 
 import numpy as np
@@ -379,9 +380,23 @@ def test_the_line_says_how_many(monkeypatch):
     shown = []
     monkeypatch.setattr(progress, "on_terminal", lambda: True)
     monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
     monkeypatch.setattr(progress, "_put", shown.append)
+
+    def texts(*names):
+        shown.clear()
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(progress.compiling(f"morph_{name}"))
+            time.sleep(0.05)
+        assert progress._Compilers.thread is None and not progress._Compilers.running
+        assert progress._text() is None  # never an empty name
+        return "".join(shown)
+
     progress.expect(3)
-    with progress.compiling("morph_one"), progress.compiling("morph_two"):
-        time.sleep(0.05)
-    assert re.search(r"compiling kernel [12] of 3, (one|two): 0\.\d s", "".join(shown))
-    assert progress._Compilers.thread is None and not progress._Compilers.running
+    assert re.search(r"compiling kernel [12] of 3, (one|two): 0\.\d s", texts("one", "two"))
+    assert "compiling kernel 3 of 3, three: " in texts("three")  # after a pause
+    assert "compiling kernel 4 of 4, four: " in texts("four")  # more than expected
+    for _ in range(3):
+        progress.found()
+    assert "compiling kernel 1, five: " in texts("five")  # of another series

@@ -19,6 +19,7 @@ STUBS = """
 #include <cstdio>
 #include <cstdlib>
 #include <ucontext.h>
+#define __CUDACC__  // the code of a GPU
 #define MORPH_FN inline
 #define MORPH_UNROLL_ALL
 #define MORPH_UNROLL
@@ -193,7 +194,7 @@ def between(name: str, first: str, last: str) -> str:
 def outcome(tmp_path: Path, change=lambda text: text) -> int:
     """The exit status of a program that compares emulated searches with sequential ones."""
     from_lane = "template <class T> MORPH_FN T from_lane"
-    lanes = between("schedule/reservation.h", from_lane, "// A warp that")
+    lanes = between("schedule/reservation.h", from_lane, "template <class Step, bool GPU")
     graph = between("storage/graph.h", "struct Reached", "// The first edge from x to y")
     search = (KERNELS / "schedule" / "search.h").read_text()
     source, binary = tmp_path / "search.cpp", tmp_path / "search"

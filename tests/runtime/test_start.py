@@ -30,26 +30,26 @@ def test_the_command_is_recognised(argv, original, arguments):
 
 
 @pytest.mark.parametrize(
-    ("line", "variable", "gpu"),
+    ("line", "variable", "gpus"),
     [
-        ("sat a.cnf", "", 0),
-        ("-v sat a.cnf", "", 0),
-        ("sat a.cnf", "cuda:2", 2),
-        ("sat a.cnf", "cpu", None),
-        ("sat a.cnf --device cuda", "cpu", 0),
-        ("sat a.cnf --device=cuda:1,cuda:3", "", 1),
-        ("sat a.cnf --device python", "", None),
-        ("sat a.cnf --device cuda:x", "", None),
-        ("sat a.cnf --device", "", 0),
-        ("sat a.cnf --mpi", "", None),
-        ("sat --help", "", None),
-        ("check a.cnf answer.txt", "", None),
-        ("--version", "", None),
-        ("", "", None),
+        ("sat a.cnf", "", [0]),
+        ("-v sat a.cnf", "", [0]),
+        ("sat a.cnf", "cuda:2", [2]),
+        ("sat a.cnf", "cpu", []),
+        ("sat a.cnf --device cuda", "cpu", [0]),
+        ("sat a.cnf --device=cuda:1,cuda:3", "", [1, 3]),
+        ("sat a.cnf --device python", "", []),
+        ("sat a.cnf --device cuda:x", "", []),
+        ("sat a.cnf --device", "", [0]),
+        ("sat a.cnf --mpi", "", []),
+        ("sat --help", "", []),
+        ("check a.cnf answer.txt", "", []),
+        ("--version", "", []),
+        ("", "", []),
     ],
 )
-def test_the_gpu_that_a_command_opens(line, variable, gpu):
-    assert start.gpu_of(line.split(), {"MORPH_DEVICE": variable}) == gpu
+def test_the_gpus_that_a_command_opens(line, variable, gpus):
+    assert start.gpus_of(line.split(), {"MORPH_DEVICE": variable}) == gpus
 
 
 def test_a_gpu_is_started_once_in_a_thread(monkeypatch):
@@ -82,6 +82,105 @@ def test_numpy_gets_one_thread_in_the_command_only(module, threads):
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment
     )
     assert done.stdout.strip() == threads, done.stderr
+
+
+def test_the_collector_does_not_run_during_the_imports_of_a_command():
+    code = """if True:
+        import gc, sys
+        sys.argv = ["morph", "cache"]
+        import morph.start
+        before = gc.get_stats()
+        import morph.cli.meshes, morph.cli.sat, morph.cli.updates
+        print(gc.get_stats() == before)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("device", "queues"), [("cuda", start.QUEUES), ("cuda:0,cuda:1", None), ("cpu", None)]
+)
+def test_a_command_on_one_gpu_asks_for_few_queues(monkeypatch, device, queues):
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
+    code = f"""if True:
+        import os, sys
+        from morph import start
+        sys.argv, start.driver.start = ["morph", "sat", "a.cnf", "--device", {device!r}], id
+        start.prepare()
+        print(os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS"))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == f"{queues}\n", done.stderr
+
+
+CHECKS = """_preload_libs = {}
+def load(library):
+    print(library, "looked for" if _preload_libs.get(library) is None else "not looked for")
+"""
+
+
+@pytest.mark.parametrize(
+    ("libraries", "printed"),
+    [
+        ('{"nccl": None, "cutensor": None}', "cutensor not looked for, nccl looked for"),
+        ("{}", "cutensor looked for, nccl looked for"),  # another version of CuPy
+    ],
+)
+def test_cupy_does_not_load_cutensor_in_a_command(tmp_path, libraries, printed):
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "_environment.py").write_text(CHECKS.format(libraries))
+    package = "from cupy import _environment as e\ne.load('cutensor')\ne.load('nccl')\n"
+    (tmp_path / "cupy" / "__init__.py").write_text(package)
+    code = f"""if True:
+        import sys
+        from morph import start
+        sys.path.insert(0, {str(tmp_path)!r})
+        sys.argv, start.driver.start = ["morph", "sat", "a.cnf"], print
+        start.prepare()
+        import cupy
+        print(cupy._environment.__name__)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["0", *printed.split(", "), "cupy._environment"]
+
+
+@pytest.mark.parametrize(
+    ("before", "printed"),
+    [
+        ("", ["written", "last"]),
+        ("sys.modules['mpi4py'] = None", ["written", "last", "freed"]),
+        ("atexit.register(print, 'first')", ["written", "last", "first", "freed"]),
+    ],
+)
+def test_a_command_ends_without_finalization(before, printed):
+    code = f"""if True:
+        import atexit, sys
+        {before}
+        sys.argv = ["morph", "cache"]
+        import morph.start
+        atexit.register(print, "last")
+        class Array:
+            def __del__(self):
+                sys.__stdout__.write("freed\\n")
+        array = Array()
+        sys.stdout.write("written\\n")
+        morph.start.end(3)
+        sys.exit(3)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.split() == printed
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_output_that_cannot_be_written_is_reported():
+    code = """if True:
+        import sys
+        sys.argv = ["morph", "cache"]
+        import morph.start
+        sys.stdout.write("written")
+        morph.start.end(0)"""
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        run = [sys.executable, "-c", code]
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, env=buffered)
+    assert done.returncode == 120 and b"No space left" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends a process there")

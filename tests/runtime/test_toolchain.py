@@ -20,6 +20,10 @@ import pytest
 from click.testing import CliRunner
 
 from morph.cli import main
+from morph.data import sorting
+from morph.graph import reverses
+from morph.io.text import clauses, numbers
+from morph.mesh import compiled as mesh
 from morph.runtime.cuda import modules
 from morph.runtime.device import DeviceError
 from morph.runtime.toolchain import (
@@ -32,7 +36,9 @@ from morph.runtime.toolchain import (
     cuda,
     deadline,
     shipped,
+    tiers,
 )
+from morph.runtime.toolchain.library import HostLibrary
 
 ADD = 'extern "C" int add(int a, int b) { return a + b; }\n'
 SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }\n'
@@ -757,3 +763,21 @@ def test_threads_of_several_gpus_compile_a_kernel_of_cupys_once():
         with pytest.raises(CompileError):
             compiler._compile_module_with_cache("broken", ())
     modules.compile_once(SimpleNamespace())  # of another CuPy
+
+
+@pytest.mark.parametrize("mode", ["quick", "full"])
+def test_libraries_of_the_host_load(mode, monkeypatch):
+    """Those of units are linked without libraries, but these use the one of C++."""
+    monkeypatch.setenv(tiers.VARIABLE, mode)
+    for made in (mesh.LIBRARY, reverses.LIBRARY, sorting.LIBRARY, clauses.LIBRARY, numbers.LIBRARY):
+        assert HostLibrary(made.path, made.functions).load() is not None
+
+
+def test_a_library_that_does_not_compile_is_reported(tmp_path, caplog):
+    """NumPy does its work, and more slowly."""
+    source = tmp_path / "slow.cpp"
+    source.write_text('extern "C" void missing();\nextern "C" void work() { missing(); }\n')
+    assert HostLibrary(source, {"work": ""}).load() is None
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith("slow.cpp is not used, which is slower: slow does not")

@@ -214,7 +214,8 @@ def follow_changes() -> None:
 def refused_change(values: Any) -> None:
     """The program of one change and its repair, with a change that is not valid."""
     table = values.graph._adjacency.table_for(1)
-    batch = repair.Batch(table, values._report, 1, 0, 1, 0, -1, True, True, True)
+    near = values._queue.near
+    batch = repair.Batch(table, values._report, 1, 0, 1, 0, -1, True, True, True, near)
     lists = values._now, values._following, values._queue
     given = in_place.OneChange(*single.arguments(values.graph, table))
     behind = in_place.Repair(repair.repair, values._problem, batch, *lists)

@@ -84,7 +84,8 @@ def _compile(
     prelude = next((x for x in _preludes() if text.startswith(x)), None) if known else None
     usable = (quick or as_users_do) and "clang" not in using.version and not background
     if prelude and usable:
-        direct, more = using, tuple(flags)
+        # g++ precompiles no header with libraries
+        direct, more = using, tuple(f for f in flags if not f.startswith("-l"))
         if quick:
             _, last, *command = using.command
             direct = dataclasses.replace(using, command=tuple(command))  # starts no shell

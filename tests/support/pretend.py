@@ -9,14 +9,14 @@ there is none.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import importlib.util
 import inspect
 import re
 import shutil
 import tempfile
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -255,10 +255,11 @@ class Pretended(HostDevice):
 
     def load(self, code: Any, faults: bool, seed: int) -> Any:
         """Load a copy of the library: the CPU may run the unit at the same time."""
-        library = cpu.load(code.outline, code.text, faults, rebuilt=code.rebuilt)._library
+        defines = ("MORPH_FAULTS",) * faults
+        library = cpu.build(code.outline, code.text, code.rebuilt, defines, teams=True)
         with tempfile.TemporaryDirectory() as folder:
-            path = shutil.copy(library._name, folder)
-            launch = cpu.HostLaunch(ctypes.PyDLL(path), code.entry, interruptible=True)
+            path = Path(shutil.copy(library, folder))
+            launch = cpu.HostLaunch(path, code.entry, interruptible=True)
         return Launch(launch, code.fields, self)
 
     def report(self, values: Any) -> Any:
@@ -302,6 +303,9 @@ class Launch:
         if not words[self.replay]:
             scratch.scratch(self.on).results.view(np.ndarray)[scratch.STATUS :] = 0
         self.launch(words, items)
+
+    def bound(self, words: Any, items: int, alone: bool = False) -> Any:
+        return partial(self, words, items, alone)
 
 
 def refusing(convert: Any) -> Any:

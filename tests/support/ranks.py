@@ -17,7 +17,9 @@ comm = MPI.COMM_WORLD
 """
 
 
-def run_on_ranks(n: int, code: str, *args: str) -> subprocess.CompletedProcess[str]:
+def run_on_ranks(
+    n: int, code: str, *args: str, head: str = HEAD
+) -> subprocess.CompletedProcess[str]:
     """Run Python code on ``n`` ranks, also as root and on fewer cores than ranks."""
     settings = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -28,7 +30,7 @@ def run_on_ranks(n: int, code: str, *args: str) -> subprocess.CompletedProcess[s
     }
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "script.py")  # kernels need a file
-        script.write_text(HEAD + code)
+        script.write_text(head + code)
         command = [MPIEXEC, "-n", str(n), sys.executable, str(script), *args]
         return subprocess.run(
             command, env=os.environ | settings, capture_output=True, text=True, timeout=300

@@ -26,6 +26,7 @@ from morph.algorithms.community.neighbourhood import (
     simple_graph,
 )
 from morph.algorithms.community.one import ROWS
+from morph.algorithms.community.reduction import NONE
 from morph.algorithms.community.tasks import (
     NARROW_NODES,
     ListSearch,
@@ -62,19 +63,22 @@ class Community(NamedTuple):
     vertices : array of int64, shape (count,)
         Ascending, on the host.
     proved : bool
-        Whether no subgraph has a larger minimum degree.  False if the time was up, or if more than
-        32,768 vertices may be in a better one, which may have more than 256.
+        Whether no subgraph has a larger minimum degree, and ``all`` and ``top`` are complete.
+        False if the time was up, or if more than 32,768 vertices may be in a better one, which may
+        have more than 256.
     bound : int
         No subgraph has a larger minimum degree than this.
     nodes : int
         Visited by the search.
     all : list of array of int64, optional
-        The vertices of all subgraphs of this minimum degree, in lexicographic order; None if they
-        were not asked for, or the time was up.  If more than 32,768 vertices have to be searched,
-        also None if the largest size is above 256, or more than 2**20 subgraphs are found (2**18 if
-        the largest size is above 16, 2**16 if above 64).
+        The vertices of all subgraphs of this minimum degree, in lexicographic order; if the time
+        was up, those that were found.  None if they were not asked for, or the time was up before
+        the minimum degree was proved.  If more than 32,768 vertices have to be searched, also None
+        if the largest size is above 256, or more than 2**20 subgraphs are found (2**18 if the
+        largest size is above 16, 2**16 if above 64).
     top : list of (int, array of int64), optional
-        The minimum degrees and vertices of the best subgraphs; None as for ``all``.
+        The minimum degrees and vertices of the best subgraphs, by descending degree, then in
+        lexicographic order; incomplete or None as ``all``.
     """
 
     min_degree: int
@@ -84,6 +88,9 @@ class Community(NamedTuple):
     nodes: int
     all: list[Any] | None = None
     top: list[tuple[int, Any]] | None = None
+
+
+Found = tuple[list[Ints], bool]  # subgraphs in lexicographic order, and whether the time sufficed
 
 
 class Queries:
@@ -156,12 +163,13 @@ class Queries:
         """Lower the bounds of queries below degrees of which they have no subgraph."""
         np.minimum.at(self.bound, at, degree - 1)
 
-    def complete(self, i: int) -> None:
-        """Find any subgraph, if there is none yet."""
-        if self.members[i] is None:
+    def complete(self, i: int) -> Ints:
+        """Return the best subgraph so far; find any, if there is none yet."""
+        if (found := self.members[i]) is None:
             count = max(int(self.min_size[i]), int(self.best[i]) + 1)
             found = nearest(self.graph, int(self.vertex[i]), count)
             self.members[i], self.best[i] = found, min_degree(self.graph, found)
+        return found
 
 
 @of_graph_on_one_device
@@ -180,15 +188,14 @@ def community(
     size : (int, int), or array of int, shape (count, 2)
         The least and the largest number of vertices, both allowed; or those of each query.
     time : float, optional
-        Seconds after which the search ends; then results may be unproved.  They begin with the
-        call; a subgraph, not the best, is found in any case.
+        Seconds after which the search ends; then results may be unproved, ``all`` and ``top``
+        incomplete.  They begin with the call; a subgraph, not the best, is found in any case.
     all : bool
         Whether to find all subgraphs of the largest minimum degree; there may be very many.
     top : int, optional
         How many of the best subgraphs to find: of all connected subgraphs that have the vertex and
-        an allowed size, the first by decreasing minimum degree, then by the lexicographic order of
-        their ascending vertices; fewer if there are fewer.  All of the degrees that these have are
-        found on the way; there may be very many.
+        an allowed size, the first by descending minimum degree; fewer if there are fewer.  Of those
+        of the lowest degree among these any are given: the search ends once it has enough.
     progress : callable, optional
         Called with the number of decided queries, of all, and of the visited nodes, about every
         tenth of a second.
@@ -215,6 +222,7 @@ def community(
         raise ValueError(f"time is a number of seconds from 0 on, not {time}")
     if top is not None and (top := integer(top, "top")) < 1:
         raise ValueError(f"top is a number of subgraphs from 1 on, not {top}")
+    top = None if top is None else min(top, NONE)
     pair = None if np.ndim(size) == 2 else _sizes(size)
     vertex = source_rows(graph, q, "q").astype(np.int64)
     sizes = np.tile(pair, (len(vertex), 1)) if pair else _pairs(size, len(vertex))
@@ -420,32 +428,35 @@ class Run:
         else:
             x.level[i] += 1
 
-    def find_all(self, i: int, degree: int) -> list[Ints] | None:
-        """Find all subgraphs of a minimum degree or a larger, None if that takes too much."""
+    def find_all(self, i: int, degree: int, wanted: int = NONE) -> Found | None:
+        """Find ``wanted`` subgraphs of a minimum degree or a larger; None if it takes too much."""
         x, at = self.queries, np.array([i])
         if degree == 0:  # connected: each larger one has a minimum degree of 1
             alone = [x.vertex[at]] if x.min_size[i] == 1 else []
-            others = self.find_all(i, 1) if x.best[i] > 0 else []
-            return None if others is None else [*alone, *others]
+            if x.best[i] == 0 or len(alone) >= wanted:
+                return alone, True
+            others = self.find_all(i, 1, wanted - len(alone))
+            return others and ([*alone, *others[0]], others[1])
         tasks = self.tasks(at, np.array([degree]))
         if tasks.sizes[0] > neighbourhood.MAX_CANDIDATES:
-            return self.find_all_on_lists(i, degree)
+            return self.find_all_on_lists(i, degree, wanted)
         if tasks.sizes[0] < max(x.min_size[i], degree + 1):
-            return []
-        capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
-        while count > capacity:
-            capacity = count
+            return [], True
+        capacity, count, complete = 0, min(wanted, INITIAL_CAPACITY), True
+        while complete and capacity < min(count, wanted):
+            capacity = min(count, wanted)
             search = Search(self.tables, tasks)
-            count = search.run(self.end, self.report, capacity)
-            x.nodes[i] += int(search.value("nodes")[0])
-            if search.value("open")[0]:
-                return None
-        return sorted(search.all_members(count), key=np.ndarray.tolist)
+            count = search.run(self.end, self.report, capacity, wanted=wanted)
+            nodes, ended, left = (search.value(name)[0] for name in ("nodes", "solved", "open"))
+            x.nodes[i] += int(nodes)
+            complete = bool(ended or not left)
+        found = search.all_members(min(count, capacity))
+        return sorted(found, key=np.ndarray.tolist), complete
 
-    def find_all_on_lists(self, i: int, degree: int) -> list[Ints] | None:
-        """Find all subgraphs of a minimum degree among the candidates in the hash table.
+    def find_all_on_lists(self, i: int, degree: int, wanted: int) -> Found | None:
+        """Find subgraphs of a minimum degree among the candidates in the hash table.
 
-        None if they may be too large, are too many, or the time was up.
+        None if they may be too large, or are too many.
         """
         x = self.queries
         if x.max_size[i] > MAX_LISTED:
@@ -453,45 +464,57 @@ class Run:
         limits = {
             "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": degree
         }  # fmt: skip
-        capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
-        while count > capacity:
-            capacity = count
+        capacity, count, complete = 0, min(wanted, INITIAL_CAPACITY), True
+        while complete and capacity < min(count, wanted):
+            capacity = min(count, wanted)
             search = ListSearch(self.tables, x.graph, int(x.vertex[i]), limits)
             most = MAX_LISTED_VALUES // search.width
-            count = search.run(self.end, self.report, capacity=capacity, most=most)
+            count = search.run(
+                self.end, self.report, capacity=capacity, wanted=min(wanted, most + 1)
+            )
             row = search.queries[0]
             x.nodes[i] += int(row.nodes)
-            if row.solved or row.open:
+            if most < count and most < wanted:
                 return None
-        return sorted(search.all_members(count), key=np.ndarray.tolist)
+            complete = bool(row.solved or not row.open)
+        found = search.all_members(min(count, capacity))
+        return sorted(found, key=np.ndarray.tolist), complete
 
     def result(self, i: int, every: bool, top: int | None) -> Community | None:
         """Return the result of a query, with all or the best subgraphs."""
         x = self.queries
         if not x.exists[i]:
             return None
-        x.complete(i)
+        members = x.complete(i)
         best, bound = int(x.best[i]), int(x.bound[i])
         proved = best == bound
-        sets = self.find_all(i, best) if proved and every else None
-        first = None if top is None or not proved else self.find_top(i, top, sets)
-        return Community(best, x.members[i], proved, bound, int(x.nodes[i]), sets, first)
+        found = self.find_all(i, best) if proved and every else None
+        first = self.find_top(i, top, found) if proved and top is not None else None
+        sets = ranked = None
+        if found is not None:  # at least the best one, if the time was up
+            sets, proved = found[0] or [members], proved and found[1]
+        if first is not None:
+            ranked, proved = first[0] or [(best, members)], proved and first[1]
+        return Community(best, members, proved, bound, int(x.nodes[i]), sets, ranked)
 
     def find_top(
-        self, i: int, count: int, best: list[Ints] | None
-    ) -> list[tuple[int, Ints]] | None:  # fmt: skip
-        """Find the best subgraphs, None if `find_all` does not find all of a degree.
+        self, i: int, count: int, best: Found | None
+    ) -> tuple[list[tuple[int, Ints]], bool] | None:  # fmt: skip
+        """Find the best subgraphs, and whether the time sufficed; None as `find_all`.
 
-        ``best`` has all subgraphs of the largest minimum degree, or None if these are not known.
+        ``best`` has all subgraphs of the largest minimum degree, or is None if these are not known.
+        A search for a lower degree finds those of higher degrees, too: ``count`` suffice.
         """
-        found: list[tuple[int, Ints]] = []
+        ranked: list[tuple[int, Ints]] = []
         seen: set[bytes] = set()
+        complete = True
         for degree in range(int(self.queries.best[i]), -1, -1):
-            if len(found) >= count:
+            if not complete or len(ranked) >= count:
                 break
-            sets = self.find_all(i, degree) if best is None or seen else best
-            if sets is None:
+            found = self.find_all(i, degree, count) if best is None or ranked else best
+            if found is None:
                 return None
-            found += [(degree, x) for x in sets if x.tobytes() not in seen]
-            seen = {x.tobytes() for x in sets}
-        return found[:count]
+            sets, complete = found
+            ranked += [(degree, x) for x in sets if x.tobytes() not in seen]
+            seen.update(x.tobytes() for x in sets)
+        return ranked[:count], complete

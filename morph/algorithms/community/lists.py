@@ -24,7 +24,7 @@ class ListSearchState(NamedTuple):
     """The arguments of the search.
 
     ``queries`` has a row for each query: ``vertex``, ``min_size``, ``max_size``, ``degree``;
-    ``solved``, whether a solution was found, or too many of all; its vertices, ``solution``, and
+    ``solved``, whether a solution was found, or enough of all; its vertices, ``solution``, and
     their number, ``length``; ``open``, the number of open nodes; ``nodes``, that of visited ones.
     ``starts`` and ``targets`` are the sorted rows of the graph; ``candidates`` is a
     `CandidateTable`.
@@ -39,7 +39,7 @@ class ListSearchState(NamedTuple):
     width: int  # of the columns that hold chosen vertices and branches
     solutions: Any  # a column of vertices, ``width`` of each solution, if all are wanted
     capacity: int  # of solutions
-    most_solutions: int  # the search ends when it has more
+    wanted: int  # solutions: with so many, the search ends
 
 
 @struct
@@ -176,7 +176,7 @@ def store_list_solution(path, state, q):
     if at < state.capacity:
         for i in range(state.width):
             state.solutions[at * state.width + i] = path.chosen[i] if i < path.count[0] else i32(-1)
-    if at >= state.most_solutions:
+    if at + 1 >= state.wanted:
         atomic_max(q.solved, 1)
 
 

@@ -71,6 +71,7 @@ class SearchState(NamedTuple):
     node_limit: int  # visited nodes after which a launch defers the rest
     solutions: Any  # a column of words, one solution after another, if all are wanted
     capacity: int  # of solutions
+    wanted: int  # solutions: with so many, the search ends
 
 
 @func
@@ -164,6 +165,8 @@ def visit_for_all(node, q, state, words):
                 if at < state.capacity:
                     for j in range(words):
                         state.solutions[at * words + j] = node.chosen[j]
+                if at + 1 >= state.wanted:
+                    atomic_max(q.solved, 1)
             else:
                 count, missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
                 v, again = next_candidate(node, q, state.adjacency, count, missing, focus, words)

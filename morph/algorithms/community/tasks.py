@@ -272,7 +272,7 @@ class SetTables:
 
     def visit(
         self, words: int, max_depth: int, end: float, report: Callable[[int], object],
-        capacity: int = 0, most_nodes: float = np.inf,
+        capacity: int = 0, most_nodes: float = np.inf, wanted: int = NONE,
     ) -> None:  # fmt: skip
         """Visit the nodes of the queue and their descendants, see `Search.run`.
 
@@ -283,7 +283,7 @@ class SetTables:
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             limit = int(min(limit, most_nodes))
-            state = self.state(max_depth, words, limit, capacity)
+            state = self.state(max_depth, words, limit, capacity, wanted)
             width = words if self.width == STANDARD_WORDS else self.width
             statics = int(capacity > 0), width, int(self.few_items > 0)
             foreach(
@@ -296,11 +296,13 @@ class SetTables:
             most_nodes -= nodes
             limit = self.next_limit(limit, words, start)
 
-    def state(self, max_depth: int, words: int, limit: int, capacity: int = 0) -> SearchState:
+    def state(
+        self, max_depth: int, words: int, limit: int, capacity: int = 0, wanted: int = NONE
+    ) -> SearchState:
         """Return the arguments of the search."""
         return SearchState(
             self.queries, self.adjacency.bits, max_depth, words, self.counters, self.few_items,
-            self.target_items, limit, self.solutions.bits, capacity,
+            self.target_items, limit, self.solutions.bits, capacity, wanted,
         )  # fmt: skip
 
     @property
@@ -549,12 +551,12 @@ class Search:
 
     def run(
         self, end: float, report: Callable[[int], object], capacity: int = 0,
-        most_nodes: float = np.inf,
+        most_nodes: float = np.inf, wanted: int = NONE,
     ) -> int:  # fmt: skip
         """Search until the time is up or enough nodes are visited; return the number of solutions.
 
-        With a capacity of 0 one solution is searched for each task, and 0 returned; otherwise all
-        solutions are counted, and up to ``capacity`` stored.
+        With a capacity of 0 one solution is searched for each task, and 0 returned; otherwise
+        solutions are counted up to ``wanted`` or a few more, and up to ``capacity`` stored.
         """
         sets, counters = self.sets, self.sets.counters
         find_all = int(capacity > 0)
@@ -565,7 +567,7 @@ class Search:
         )  # fmt: skip
         if (more := max(capacity * self.words, 1) - len(sets.solutions)) > 0:
             sets.solutions.extend(more)
-        sets.visit(self.words, self.max_depth, end, report, capacity, most_nodes)
+        sets.visit(self.words, self.max_depth, end, report, capacity, most_nodes, wanted)
         return int(counters.solutions) if find_all else 0
 
     def value(self, name: str) -> Any:
@@ -624,12 +626,12 @@ class ListSearch:
 
     def run(
         self, end: float, report: Callable[[int], object], most_nodes: float = np.inf,
-        capacity: int = 0, most: int = 0,
+        capacity: int = 0, wanted: int = NONE,
     ) -> int:  # fmt: skip
         """Search until the time is up or ``most_nodes`` are visited.
 
         With a ``capacity`` of 0 the search ends at the first solution, see `members`.  Otherwise it
-        finds all, ends if there are more than ``most``, and stores up to ``capacity``, see
+        ends with ``wanted`` solutions or a few more, and stores up to ``capacity``, see
         `all_members`.
 
         Returns
@@ -646,7 +648,7 @@ class ListSearch:
             start, counters.nodes = clock.monotonic(), 0
             state = ListSearchState(
                 self.tables.candidate_table(1), self.queries, self.starts, self.targets,
-                counters, limit, self.width, self.solutions.vertex, capacity, most,
+                counters, limit, self.width, self.solutions.vertex, capacity, wanted,
             )  # fmt: skip
             foreach(queue, search_lists, state, queue, deferred, int(capacity > 0),
                     until_empty=True)  # fmt: skip

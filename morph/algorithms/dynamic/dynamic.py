@@ -18,6 +18,7 @@ from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.costs import EDGES, refuse_negative
 from morph.algorithms.graph.sssp import sssp
+from morph.graph.labels import name_of
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
@@ -75,8 +76,8 @@ class DynamicSSSP(Dynamic):
     graph : Graph, PartitionedGraph, or an argument of `Graph.of`
         On any device, with edge weights that are not negative, 1 if it has none; out-edges are
         followed.  It is changed by `apply`.
-    source : int or array of int
-        Id of a point.  Of several, a distance is that to the nearest.
+    source : int, label, or array of these
+        A point.  Of several, a distance is that to the nearest.
 
     Attributes
     ----------
@@ -129,7 +130,7 @@ class DynamicSSSP(Dynamic):
         if kind is not None and self._in_parts:
             ids = graph.edges.ids()
             src, dst, weight = (getattr(graph.edges, c)[ids] for c in ("src", "dst", "weight"))
-            refuse_negative(weight, graph.edges, ids)
+            refuse_negative(weight, graph, ids)
         if kind is None or graph.directed:  # otherwise recomputing reads the reverse edge
             return
         if self._in_parts:
@@ -196,8 +197,9 @@ class DynamicSSSP(Dynamic):
             if not any_true(beyond):
                 return
             k = int(beyond.argmax())
+            start, to = name_of(graph, src[k]), name_of(graph, dst[k])
         raise OverflowError(
-            f"the distance of vertex {int(dst[k])}, reached from vertex {int(src[k])}, is too"
+            f"the distance of vertex {to}, reached from vertex {start}, is too"
             f" large for {self._dtype}"
         )
 
@@ -209,8 +211,8 @@ class DynamicBFS(Dynamic):
     ----------
     graph : Graph, PartitionedGraph, or an argument of `Graph.of`
         On any device; out-edges are followed.  It is changed by `apply`.
-    source : int or array of int
-        Id of a point.  Of several, a distance is that to the nearest.
+    source : int, label, or array of these
+        A point.  Of several, a distance is that to the nearest.
 
     Attributes
     ----------
@@ -319,4 +321,5 @@ def _keep_sources(dynamic: Any, applied: Any) -> None:
     gone = np.asarray(dynamic.graph.device.to_host(applied.points))
     lost = np.intersect1d(gone, dynamic.sources)
     if lost.size:
-        raise ValueError(f"point {int(lost[0])} cannot be deleted: it is a source")
+        name = name_of(dynamic.graph, lost[0])
+        raise ValueError(f"point {name} cannot be deleted: it is a source")

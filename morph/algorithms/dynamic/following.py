@@ -31,6 +31,8 @@ from morph.prelude import i32, i64
 from morph.runtime.arrays import count_true
 
 ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
+BATCH = 8  # numbers of `repair.Batch`
+make_tuple = tuple.__new__
 BLOCK = 1 << 7  # log entries up to which one block of a GPU repairs
 
 
@@ -258,11 +260,15 @@ class BoundRepair:
         Entries of the log after which the program returns.
     partial : bool
         See `repair.Batch`.
+    behind : bool
+        Whether it is launched behind the program of the batch, not in the same launch.
+    write : callable
+        Writes the numbers of `repair.Batch`.
     """
 
     __slots__ = (
-        "_bound_to", "_leading", "_points", "_trailing", "changes", "most", "partial", "pause_at",
-        "program",
+        "_bound_to", "_points", "behind", "changes", "most", "partial", "pause_at", "program",
+        "write",
     )  # fmt: skip
 
     def __init__(
@@ -270,9 +276,15 @@ class BoundRepair:
     ) -> None:  # fmt: skip
         self.changes, self.program, self.most = changes, program, most
         self.pause_at, self.partial = min(pause_at, most), partial
+        self.behind = program.launch.function is repair.repair
         far, largest, queue = values._far.item(), values._most.item(), values._queue
-        self._leading = far, largest, self.pause_at
-        self._trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
+        leading = far, largest, self.pause_at
+        trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
+        # the repair's numbers are the last ones
+        first = len(program.launch.compiled.names) - len(leading) - BATCH - len(trailing)
+        program.writer(first, len(leading))(*leading)
+        self.write = program.writer(first + len(leading), BATCH)
+        program.writer(first + len(leading) + BATCH, len(trailing))(*trailing)
         self._bound_to, self._points = (queue, values.share), len(values._tree)
 
     def fits(self, values: Dynamic, points: int) -> bool:
@@ -281,15 +293,16 @@ class BoundRepair:
         same = values._queue is queue and values.share == share and points == self._points
         return same and self.program.current()
 
-    def numbers(
-        self, rows: int, batch: int, stamp: int, invalidates: bool, relaxes: bool
-    ) -> tuple[Any, ...]:
-        """The numbers among the arguments of `repair.repair`, in their order."""
-        phase = 0
+    def ready(self, values: Dynamic) -> bool:
+        """Whether a batch of one change may use the launch: nothing it depends on has changed.
+
+        If not, `fits` and the state of the graph's batches have to be asked.
+        """
         return (
-            *self._leading, rows, phase, self.most, batch, stamp, self.partial, invalidates,
-            relaxes, *self._trailing,
-        )  # fmt: skip
+            values.share == self._bound_to[1]
+            and self.program.is_unchanged()
+            and self.changes.is_unchanged(values.graph)
+        )
 
 
 class Dynamic(Maintained):
@@ -337,6 +350,7 @@ class Dynamic(Maintained):
         self._touched, self._batch = False, 0
         # by the table of the batch, and whether it has at most BLOCK rows
         self._bound_repairs: dict[Any, BoundRepair] = {}
+        self._bound_singles: list[BoundRepair] = []  # those for batches of one change
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
@@ -414,8 +428,9 @@ class Dynamic(Maintained):
                 if self._problem.pause_at != pause_at:
                     self._problem = self._problem._replace(pause_at=pause_at)
                 batch = repair.Batch(
-                    changes, self._report, count, phase, most, self._batch, -1, True, True, True
-                )
+                    changes, self._report, count, phase, most, self._batch, -1, True, True, True,
+                    queue.far,
+                )  # fmt: skip
                 result = run(self._problem, batch, *lists, queue)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
@@ -435,19 +450,25 @@ class Dynamic(Maintained):
 
     def _apply_prepared(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
         """See `Maintained`: the host waits once, for the change and for the repair."""
-        graph = self.graph
         if self._in_parts:
             return None
-        singles = graph.single_changes()
-        if singles is not None:
-            change = singles.recognise(inserts, deletes, updates)
+        for bound in self._bound_singles:
+            if bound.ready(self):
+                singles: Any = bound.changes
+                change = singles.recognise(inserts, deletes, updates)
+                break
+        else:
+            singles = self.graph.single_changes()
+            change = None if singles is None else singles.recognise(inserts, deletes, updates)
             if change is not None:
-                bound, outcome = self._bound_behind(singles, singles.rows), change[0]
-                kinds = outcome != repair.INSERTED, outcome != repair.DELETED
-                if bound is None:
+                looked_up = self._bound_behind(singles, singles.rows)
+                if looked_up is None:
                     return None
-                return self._run_behind(bound, singles.apply, change, singles.rows, kinds)
-        return self._apply_many(inserts, deletes, updates)
+                bound = looked_up
+        if change is None:
+            return self._apply_many(inserts, deletes, updates)
+        kinds = change[0] != repair.INSERTED, change[0] != repair.DELETED
+        return self._run_behind(bound, singles.apply, change, singles.rows, kinds)
 
     def _apply_many(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
         """Apply a batch of several changes, as `_apply_prepared`."""
@@ -475,13 +496,17 @@ class Dynamic(Maintained):
         None, with nothing changed, if the program of the batch refuses it.
         """
         begin, graph = perf_counter(), self.graph
-        graph.refuse_fixed()
+        if graph.fixed or graph.undoable:
+            graph.refuse_fixed()
+        bound.program.refuse_within()
         self._batch += 1
         self._touched = True
-        numbers = bound.numbers(rows, self._batch, bound.changes.next_stamp(graph), *kinds)
+        # in the launch of the change it is known to be applied
+        phase, stamp = 0, graph._adjacency.stamp + 1 if bound.behind else -1
+        bound.write(rows, phase, bound.most, self._batch, stamp, bound.partial, *kinds)
         applied = None
         try:
-            applied = apply(graph, batch, self._nonnegative, bound.program, numbers)
+            applied = apply(graph, batch, self._nonnegative, bound.program)
             if applied is None:
                 return None
             done, result = applied
@@ -492,7 +517,8 @@ class Dynamic(Maintained):
             else:
                 limits = bound.most, bound.pause_at
                 found = self._run_repair(bound.changes.table, rows, *limits, result)
-            return Update(*found, perf_counter() - begin, 0.0, done)
+            # `Update`, without its function of Python
+            return make_tuple(Update, (*found, perf_counter() - begin, 0.0, done))
         except BaseException:
             if applied is not None:
                 bound.changes.put_back(graph)
@@ -516,7 +542,10 @@ class Dynamic(Maintained):
         most = int(self.share * n)
         if n != changes.points(self.graph) or not self._may_repair(rows):
             return None
-        batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True, True)
+        bucket = self._queue.far if changes.several else self._queue.near
+        batch = repair.Batch(
+            changes.table, self._report, rows, 0, most, 0, 0, True, True, True, bucket
+        )
         args = self._problem, batch, self._now, self._following, self._queue
         short = not self.graph.device.on_host or most <= ALONE
         program = changes.bind_repair(self.graph, short, repair.repair, *args)
@@ -524,6 +553,7 @@ class Dynamic(Maintained):
             program.single_block = rows <= BLOCK
             limits = most, self._pause_at(rows)
             bounds[key] = BoundRepair(self, changes, program, *limits, changes.several)
+        self._bound_singles = [b for b in bounds.values() if not b.changes.several]
         # binding the repair may have built rows of in-edges, which ``changes`` does not update
         return bounds.get(key) if changes.current(self.graph) else None
 
@@ -554,6 +584,7 @@ class Dynamic(Maintained):
             )
         if more > 0:
             self._bound_repairs.clear()
+            self._bound_singles = []
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
             self._tree.extend(
@@ -575,6 +606,7 @@ class Dynamic(Maintained):
         with self.graph.device.active():
             self._saved = old[:].copy(), before[:].copy()
             self._queue = self._queue._replace(delta=self._dtype.type(self._delta()))
+            self._bound_singles = []  # the launches have the width of a bucket
             found, predecessor = self._solve_on_parts() if self._in_parts else self._solve()
             value[:] = found
             if predecessor is None:

@@ -67,6 +67,8 @@ class Batch(NamedTuple):
     partial: bool
     invalidates: bool  # whether edges are deleted or have new weights
     relaxes: bool  # whether edges are inserted or have new weights
+    # the bucket for the ends of these edges: `near`, which takes fewer steps, if they are few
+    bucket: Any
 
 
 @kernel
@@ -119,7 +121,7 @@ def recompute(entry, problem, far):
 
 
 @kernel
-def relax_changed(c, problem, far):
+def relax_changed(c, problem, bucket):
     """Relax an edge that was inserted, or whose weight was set."""
     u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     near = u.value
@@ -132,7 +134,7 @@ def relax_changed(c, problem, far):
                 before = atomic_exch(v.predecessor, NONE)
                 if before != NONE:
                     problem.log.add(v, predecessor=before, value=d)
-            far.add(v, key=d)
+            bucket.add(v, key=d)
             atomic_min(problem.state[0].least, d)
 
 
@@ -227,6 +229,13 @@ def record_value(entry):
 
 
 @program
+def set_limit(problem, phase):
+    """Set the first bucket's limit, unless an earlier call has begun to run the buckets."""
+    if phase < 2:
+        problem.state[0].limit = problem.state[0].least
+
+
+@program
 def repair(problem, batch, now, following, queue):
     """Repair the values after a batch.
 
@@ -249,6 +258,7 @@ def repair(problem, batch, now, following, queue):
         problem.state[0].ready = 0
         problem.state[0].batch = batch.number
         problem.state[0].invalid = 0
+        problem.state[0].least = problem.far
         if batch.invalidates:
             foreach(batch.changes, invalidate_end, problem, now,
                     where=lambda c: c.id < count
@@ -263,14 +273,13 @@ def repair(problem, batch, now, following, queue):
                 return -4 * rounds - 3
             if len(problem.log) > problem.pause_at:
                 return -4 * rounds - 1
-        problem.state[0].least = problem.far
         if not problem.log.empty:
             foreach(problem.log, recompute, problem, queue.far)
         if batch.relaxes:
-            foreach(batch.changes, relax_changed, problem, queue.far,
+            foreach(batch.changes, relax_changed, problem, batch.bucket,
                     where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
-        problem.state[0].limit = problem.state[0].least
     if not problem.log.empty:  # else no value changes, and no entry waits
+        set_limit(problem, batch.phase)
         steps = run_in_order(queue, Visit(relax, problem, is_current, log_is_long))
         rounds += steps
         if len(problem.log) > problem.pause_at:

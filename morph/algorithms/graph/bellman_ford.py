@@ -28,6 +28,7 @@ from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.graph import Graph
+from morph.graph.labels import name_of
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
@@ -286,7 +287,6 @@ def _refuse_infinite(graph: Graph, far: Any) -> None:
         with graph.device.active():
             below = graph.device.xp.flatnonzero(graph.points.dist[:] == -np.inf)
         refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
-        raise OverflowError(
-            f"the distance of vertex {int(below[0])} is too small for {graph.points.dist.dtype}"
-        )
+        v, dtype = name_of(graph, below[0]), graph.points.dist.dtype
+        raise OverflowError(f"the distance of vertex {v} is too small for {dtype}")
     refuse_overflow(graph, far)

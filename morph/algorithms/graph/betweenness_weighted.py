@@ -20,6 +20,7 @@ from morph.algorithms.graph.sssp import sssp
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.graph.labels import name_of
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_sub, f64, i32, i64
 
@@ -188,7 +189,7 @@ def sweep_by_weights(
             source = graph.points[s]
             if not carry_by_weights(work, now, then, order, source, f64(ends)):
                 raise ValueError(
-                    f"weights too far apart: from source {s}, an edge to a vertex does not"
-                    f" lengthen the path to it in {dtype}"
+                    f"weights too far apart: from source {name_of(graph, s)}, an edge to a"
+                    f" vertex does not lengthen the path to it in {dtype}"
                 )
             each(True)

@@ -20,6 +20,7 @@ from morph.algorithms.graph.arguments import live_edges, pieces
 from morph.algorithms.graph.workspace import WEIGHT_SUMS
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.graph.labels import name_of
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.hashing import mix64
 from morph.partition.graph import PartitionedGraph
@@ -265,11 +266,11 @@ def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
     return found
 
 
-def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
+def refuse_negative(weight: Any, graph: Any, ids: Any) -> None:
     """Raise an error if the weight of one of the edges ``ids`` is negative or NaN."""
     if not all_true(weight >= 0):
         k = int((~(weight >= 0)).argmax())
-        u, v = (int(end[ids][k]) for end in (edges.src, edges.dst))
+        u, v = (name_of(graph, end[ids][k]) for end in (graph.edges.src, graph.edges.dst))
         raise ValueError(
             "sssp needs weights that are not negative and not NaN, but the edge from"
             f" {u} to {v} has {weight[k]}"
@@ -284,7 +285,7 @@ def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
     with work.active():
         weight = graph.edges.weight[live]
         weight = weight if work is graph.device else work.asarray(weight)
-        refuse_negative(weight, graph.edges, live)
+        refuse_negative(weight, graph, live)
         finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
         mean = rough_mean(finite) if finite.size else 0.0
         delta = mean * EDGES * n / max(weight.size, 1)

@@ -8,6 +8,7 @@ import numpy as np
 
 from morph.algorithms.graph.path import edges_along
 from morph.graph import Graph
+from morph.graph.labels import name_of
 
 NO_PREDECESSOR = 2**31 - 1
 SHOWN = 8  # vertices of a cycle in an error message
@@ -21,17 +22,20 @@ class CycleError(ValueError):
     vertices, edges : array of int
         Of the cycle, on the host: edge ``i`` leads from vertex ``i`` to the next vertex, the last
         edge to the first vertex.
+    names : list of str
+        The labels or ids of the first vertices, as in the text of the error.
     """
 
     _what = "a cycle"
 
-    def __init__(self, vertices: Any, edges: Any) -> None:
-        names = [*map(str, vertices[:SHOWN].tolist()), *(["..."] if len(vertices) > SHOWN else [])]
-        super().__init__(f"{self._what}: {' -> '.join([*names, str(vertices[0])])}")
+    def __init__(self, vertices: Any, edges: Any, names: list[str] | None = None) -> None:
         self.vertices, self.edges = vertices, edges
+        self.names = [str(v) for v in vertices[:SHOWN]] if names is None else names
+        more = ["..."] if len(vertices) > SHOWN else []
+        super().__init__(f"{self._what}: {' -> '.join([*self.names, *more, self.names[0]])}")
 
     def __reduce__(self) -> Any:
-        return type(self), (self.vertices, self.edges)
+        return type(self), (self.vertices, self.edges, self.names)
 
 
 class NegativeCycle(CycleError):
@@ -71,4 +75,5 @@ def refuse_cycle(graph: Graph, parent: Any, error: type[CycleError]) -> None:
         vertices.append(v)
     closed = np.array([first, *vertices[::-1]], np.int32)
     edges = graph.device.to_host(edges_along(graph, closed))
-    raise error(closed[:-1], edges)
+    names = [name_of(graph, v) for v in closed[:-1][:SHOWN]]
+    raise error(closed[:-1], edges, names)

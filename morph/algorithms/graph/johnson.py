@@ -17,6 +17,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device,
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.sssp import sssp
 from morph.graph import Graph
+from morph.graph.labels import name_of
 from morph.language.arguments import boolean
 from morph.runtime.arrays import all_true, any_true
 
@@ -99,7 +100,6 @@ def _corrected(graph: Graph, distance: Any, starts: Any, potential: Any, kind: A
             lost = ~unreached & ~(abs(near) <= np.finfo(kind).max)
             if any_true(lost):
                 k, v = (int(i[0]) for i in xp.nonzero(lost))
-                raise OverflowError(
-                    f"a distance from vertex {starts[k]} to {v} does not fit {kind}"
-                )
+                s, t = name_of(graph, starts[k]), name_of(graph, v)
+                raise OverflowError(f"a distance from vertex {s} to {t} does not fit {kind}")
         return xp.where(unreached, np.inf if real else np.iinfo(np.int64).max, near).astype(kind)

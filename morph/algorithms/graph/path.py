@@ -12,6 +12,7 @@ from morph.algorithms.graph.arguments import as_graph, vertex_id
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.graph.labels import name_of
 from morph.language.arguments import integer
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
@@ -107,7 +108,7 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
         if before.shape != (n,):
             raise ValueError(f"predecessor has shape {before.shape}, not ({n},): row= selects one")
         if before[end].item() < 0 and distance[end].item() != 0:
-            raise ValueError(f"no path leads to vertex {end}")
+            raise ValueError(f"no path leads to vertex {name_of(graph, end)}")
         return _traced(graph, before, end)
 
 
@@ -124,7 +125,7 @@ def _traced(graph: Graph, before: Any, end: int) -> Path:
         foreach(scalars, count_steps, end, graph.points.predecessor, n)
         count = int(scalars.steps)
         if count == n:
-            raise ValueError(f"the predecessors of vertex {end} form a cycle")
+            raise ValueError(f"the predecessors of vertex {name_of(graph, end)} form a cycle")
         steps.extend(count + 1)
         foreach(scalars, list_vertices, end, graph.points.predecessor, steps)
     return Path(steps.vertex[:].copy(), _edges_of(graph, steps))

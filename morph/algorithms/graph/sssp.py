@@ -54,6 +54,7 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.graph.labels import name_of
 from morph.language.arguments import boolean, check_number
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
@@ -449,8 +450,9 @@ def refuse_overflow(graph: Graph, far: Any) -> None:
         beyond = graph.device.xp.flatnonzero(reached[src] & ~reached[dst] & (weight < np.inf))
     if beyond.size:
         k = int(beyond[0])
+        start, to = name_of(graph, src[k]), name_of(graph, dst[k])
         raise OverflowError(
-            f"the distance of vertex {int(dst[k])}, reached from vertex {int(src[k])}, is too"
+            f"the distance of vertex {to}, reached from vertex {start}, is too"
             f" large for {graph.points.dist.dtype}"
         )
 

@@ -10,6 +10,7 @@ O(n log n) expected for any points; O(log n) rounds.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from morph.algorithms.triangulation.half_edges import HULL
 from morph.algorithms.triangulation.insertion import (
     MAX_CAVITY,
     ghost_side,
-    insert_all,
+    insert_rounds,
     insert_sequentially,
 )
 from morph.algorithms.triangulation.insertion_order import (
@@ -31,8 +32,8 @@ from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import available_threads, foreach, func, kernel
-from morph.prelude import atomic_min, f64, i32, orient2d, vector
+from morph.launch.foreach import available_threads, foreach, func, kernel, program
+from morph.prelude import atomic_min, f64, i32, i64, orient2d, vector
 from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
 
@@ -55,14 +56,16 @@ def find_second(p, a, start):
 
 @kernel
 def find_third(p, a, start, g):
-    if p.id < start.third:
+    if p.id < start.third and start.second < len(g.points):
         if orient2d(a.xy, g.points[start.second].xy, p.xy) != 0:
             atomic_min(start.third, i32(p.id))
 
 
 @kernel
 def make_first(start, a, g):
-    """The first triangle, and the ghosts behind its sides."""
+    """The first triangle, and the ghosts behind its sides, unless all points lie on one line."""
+    if start.third >= len(g.points):
+        return
     b, c = g.points[start.second], g.points[start.third]
     if orient2d(a.xy, b.xy, c.xy) < 0:
         b, c = c, b
@@ -81,6 +84,14 @@ def make_first(start, a, g):
     c.triangle = g.triangles[t]
 
 
+@program
+def begin(g, start, a):
+    """Make a triangle of the point a, the first one elsewhere and the first one off their line."""
+    foreach(g.points, find_second, a, start[0])
+    foreach(g.points, find_third, a, start[0], g)
+    foreach(start, make_first, a, g)
+
+
 # --- the result ----------------------------------------------------------------------------------
 
 
@@ -93,6 +104,31 @@ def find_ghosts(t, g, ghosts):
         if side < 3:
             edge = t.opposite[side]
             g.triangles[edge >> 2].opposite[edge & 3] = HULL
+
+
+@kernel
+def list_unused(t, end, unused):
+    """Collect the rows that are not in use, of those that the result has."""
+    if i32(t) < end:
+        unused.add(old_row=i32(t))
+
+
+@kernel
+def list_last(t, last):
+    """Collect the triangles in rows that the result does not have."""
+    if ghost_side(t) < 0:
+        last.add(old_row=i32(t))
+
+
+@kernel
+def offer(entry, places):
+    places[i64(entry)].unused = entry.old_row
+
+
+@kernel
+def take(entry, places, end):
+    """These triangles are as many as the rows that are not in use."""
+    places[entry.old_row - end].new_row = places[i64(entry)].unused
 
 
 @func
@@ -117,9 +153,22 @@ def renumber(t, end, places):
 
 
 @kernel
-def move(entry):
-    entry.new_row.node = entry.item.node
-    entry.new_row.opposite = entry.item.opposite
+def move(entry, g, places, end):
+    t = g.triangles[entry.old_row]
+    new = g.triangles[places[entry.old_row - end].new_row]
+    new.node = t.node
+    new.opposite = t.opposite
+
+
+@program
+def drop_ghosts(g, ghosts, end, places, unused, last):
+    """Number corners as in the input, and move the triangles from row ``end`` on before it."""
+    foreach(ghosts, list_unused, end, unused)
+    foreach(g.triangles[end:], list_last, last)
+    foreach(unused, offer, places)
+    foreach(last, take, places, end)
+    foreach(g.triangles, renumber, end, places)
+    foreach(last, move, g, places, end)
 
 
 def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
@@ -171,27 +220,24 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     g = Graph(where)
     g.points.add("xy", vec(f64, 2))
     g.points.extend(xy=xy)
-    order = hilbert_order(g.points)
-    rounds, parent = insertion_rounds(where, n)
+    along = hilbert_order(g.points)
+    order, ends = insertion_rounds(where, n)
     g.points.add("parent", Ref("points"))
     g.add_table("triangles", pack=("node", "opposite"), node=Ref("points")[3], opposite=(i32, 3))
     g.triangles.extend(2 * n)
     g.points.add("triangle", Ref("triangles"))
     with where.active():
-        g.points.xy.array[:] = xp.take(xy, order, axis=0)
-        g.points.parent.array[:] = parent
-    start = Table("start", where, second=i32, third=i32)
+        g.points.xy.array[:] = xp.take(xy, along, axis=0)
+        g.points.parent.array[:] = order.parent.array
+    start = Table("start", where, second=i32, third=i32, begin=i32, level=i32)
     start.extend(1, second=n, third=n)
-    root = g.points[int(rounds[0][0])]
-    foreach(g.points, find_second, root, start[0])
-    if start[0].second < n:
-        foreach(g.points, find_third, root, start[0], g)
+    root = g.points[int(order[0].point)]
+    begin(g, start, root)
     if start[0].third == n:
         raise ValueError("points: all lie on one line")
-    foreach(start, make_first, root, g)
     duplicates = Collection(g.points, capacity=n, of=Ref(g.points))
-    _insert(g, rounds, duplicates, start)
-    _name_corners(g, order, duplicates)
+    _insert(g, order, ends, duplicates, start)
+    _name_corners(g, along, duplicates)
     _drop_ghosts(g)
     g.points.xy[:] = xy
     for name in ("parent", "triangle"):
@@ -199,48 +245,54 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     return g
 
 
-def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> None:
-    """Insert all points: early rounds by one thread, later ones in parallel.
+def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, start: Table) -> None:
+    """Insert all points: those of early rounds by one thread, later ones in parallel.
 
-    Each later round is a list of its own: point location for the next round starts at the parents,
-    which have to be inserted, also those of large cavities.
+    So are points with large cavities, before walks begin at them.
     """
     where, n = g.device, len(g.points)
-    join = where.xp.concatenate
     team = available_threads()
+    rounds = list(pairwise([0, *ends]))
+    points = order.point.array
+    joined = 0  # rounds that are too short for a list of their own
     if where.interprets or not where.on_host:
-        few, lists = FIRST_ROUNDS, rounds[FIRST_ROUNDS:]
+        early = FIRST_ROUNDS
     elif team == 1:
-        short = sum(len(points) <= MAX_CAVITY for points in rounds)  # too short for a list
-        few, lists = 0, [join(rounds[:short]), *rounds[short:]]
+        early, joined = 0, sum(b - a <= MAX_CAVITY for a, b in rounds)
     else:
-        few = sum(team < TEAM or len(points) <= SEQUENTIAL // 2 for points in rounds)
-        lists = [strided_blocks(points, BATCH * team, STRIDE) for points in rounds[few:]]
-    with where.active():
-        work, retry, large = (
-            Collection(g.points, capacity=c) for c in (n, n, initial_capacity(where, n))
-        )
-        early = join(rounds[:few]) if few else work.items
-        for start in range(0, len(early), CHUNK):
-            work.clear()
-            work.extend(early[start : start + CHUNK])
-            foreach(one, insert_sequentially, g, work, duplicates)
-        for items in lists:
-            work.clear()
-            work.extend(items)
-            insert_all(g, work, retry, large, duplicates, one)
+        early = sum(team < TEAM or b - a <= SEQUENTIAL // 2 for a, b in rounds)
+        for a, b in rounds[early:]:
+            points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
+    capacities = n, n, initial_capacity(where, n)
+    work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
+    level = len(ends) - max(early, joined - 1)
+    early = ends[min(early, len(ends)) - 1] if early else 0
+    for first in range(0, early, CHUNK):
+        work.clear()
+        work.extend(points[first : min(early, first + CHUNK)])
+        foreach(start, insert_sequentially, g, work, duplicates)
+    work.clear()
+    start[0].begin, start[0].level = early, level
+    while early < n:
+        insert_rounds(g, order, start[0], work, retry, large, duplicates)
+        if large.empty:
+            return
+        foreach(start, insert_sequentially, g, large, duplicates)
+        large.clear()
+        if work.empty:  # the program has swapped them
+            work, retry = retry, work
 
 
-def _name_corners(g: Graph, order: Any, duplicates: Collection) -> None:
+def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:
     """Let ``parent`` be each point's row in the input, the first of those with its coordinates."""
     where = g.device
     xp = where.xp
     g.points.add("same", Ref("points"))
     with where.active():
-        name = order.astype(np.int32)
+        name = along.astype(np.int32)
         if len(duplicates):
             later, corner = duplicates.items, duplicates.of.array
-            rows = xp.concatenate([order[later], order[corner]])
+            rows = xp.concatenate([along[later], along[corner]])
             xp.minimum.at(name, corner, name[later])
             first = name[xp.concatenate([corner, corner])]
             g.points.same.array[rows] = xp.where(first == rows, -1, first)
@@ -248,24 +300,13 @@ def _name_corners(g: Graph, order: Any, duplicates: Collection) -> None:
 
 
 def _drop_ghosts(g: Graph) -> None:
-    """Number corners as in the input, and move the last triangles to the rows of ghosts."""
-    where = g.device
-    xp = where.xp
-    rows = len(g.triangles)
+    """Remove ghosts and rows not in use."""
+    where, rows = g.device, len(g.triangles)
     ghosts = Collection(g.triangles, capacity=rows // (8 if where.on_host else 256) + 64)
     foreach(g.triangles, find_ghosts, g, ghosts)
-    end = rows - len(ghosts)
-    places = Table("places", where, new_row=i32)
-    places.extend(len(ghosts))
-    moves = Collection(g.triangles, new_row=Ref(g.triangles))
-    with where.active():
-        unused = xp.sort(ghosts.items)
-        stays = xp.ones(rows - end, np.bool_)
-        stays[unused[unused >= end] - end] = False
-        last = xp.flatnonzero(stays).astype(np.int32)
-        free = unused[unused < end]
-        places.new_row.array[last] = free
-        moves.extend(last + end, new_row=free)
-    foreach(g.triangles, renumber, end, places)
-    foreach(moves, move)
-    g.triangles.truncate(end)
+    count = len(ghosts)
+    places = Table("places", where, unused=i32, new_row=i32)
+    places.extend(count)
+    unused, last = (Collection(device=where, capacity=count, old_row=i32) for _ in range(2))
+    drop_ghosts(g, ghosts, i32(rows - count), places, unused, last)
+    g.triangles.truncate(rows - count)

@@ -147,8 +147,9 @@ def find_seeds(g: Graph, name: str, xy: Any) -> Table:
     )
     host = g.device.to_host
     step = -(-len(g.triangles) // SAMPLE)
-    sample = host(g.triangles.node.array[::step, 0])
-    points = host(g.points.xy.array[sample])
+    with g.device.active():
+        chosen = g.triangles.node.array[::step, 0]
+        sample, points = host(chosen), host(g.points.xy.array[chosen])
     start = [sample[_nearest(points, x)] for x in xy]
     seeds.extend(xy=xy, start=np.array(start, np.int32))
     foreach(seeds, walk_to_seed, g)
@@ -175,9 +176,11 @@ def remove_exterior(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any
 
     Returns
     -------
-    kept : (m,) bool array
-    region : (m,) int32 array
-        Row of ``regions``, the last one that names the triangle's part, or -1.
+    kept : (m,) bool array of the device, or None
+        None if all are in the domain.
+    region : (k,) int32 array on the host
+        Of each triangle in the domain the row of ``regions``, the last one that names its part, or
+        -1; empty if there are no regions.
 
     Raises
     ------
@@ -202,12 +205,15 @@ def remove_exterior(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any
         foreach(seeds, mark, parts)
     foreach(g.triangles, copy_labels, parts)
     outside, hole, region = (
-        g.device.to_host(getattr(g.triangles, name).array) for name in ("outside", "hole", "region")
+        getattr(g.triangles, name).array for name in ("outside", "hole", "region")
     )
-    kept = ~hole if all_true(outside) else ~(hole | outside)  # open lines enclose nothing
-    if not any_true(kept):
-        why = "the holes reach all of the domain"
-        if not all_true(hole):
-            why = "the segments enclose holes only; hull=True keeps the convex hull"
-        raise ValueError(f"every triangle is carved away: {why}")
-    return kept, region
+    with g.device.active():
+        kept = ~hole if all_true(outside) else ~(hole | outside)  # open lines enclose nothing
+        if not any_true(kept):
+            why = "the holes reach all of the domain"
+            if not all_true(hole):
+                why = "the segments enclose holes only; hull=True keeps the convex hull"
+            raise ValueError(f"every triangle is carved away: {why}")
+        kept = None if all_true(kept) else kept
+        named = region[slice(None) if kept is None else kept] if len(regions) else region[:0]
+    return kept, g.device.to_host(named)

@@ -106,10 +106,11 @@ def coincident_corner(t, x):
 
 
 @func
-def grow_cavity(g, x, seed, cavity, boundary, neighbours):
+def grow_cavity(g, x, seed, cavity, boundary, starts, neighbours):
     """Collect the triangles whose circumcircle contains x; false if there are too many.
 
-    ``boundary`` and ``neighbours`` are the half-edges and triangles around them, counter-clockwise.
+    ``boundary``, ``starts`` and ``neighbours`` are the half-edges around them, counter-clockwise,
+    their first vertices, and their triangles.
     """
     stack = local(i32, 64)
     cavity.add(seed)
@@ -128,26 +129,26 @@ def grow_cavity(g, x, seed, cavity, boundary, neighbours):
             stack.add(t.opposite[next_side(side)])
         else:
             boundary.add(edge)
+            starts.add(t.node[next_side(next_side(side))])
             neighbours.add(t)
     return True
 
 
 @func
-def fill_cavity(g, p, cavity, boundary):
+def fill_cavity(g, p, cavity, boundary, starts):
     """Replace the cavity by a fan around p."""
     size = boundary.size
     before = cavity[size - 1]
     t = cavity[0]
+    a = starts[0]
     for i in range(size):
-        next = cavity[0] if i + 1 == size else cavity[i + 1]
+        j = 0 if i + 1 == size else i + 1
+        next, b = cavity[j], starts[j]
         edge = boundary[i]
-        side = edge & 3
-        behind = g.triangles[edge >> 2]
-        t.node = vector(p, behind.node[next_side(next_side(side))], behind.node[next_side(side)])
+        t.node = vector(p, a, b)
         t.opposite = vector(edge, 4 * i32(next) + 2, 4 * i32(before) + 1)
-        behind.opposite[side] = 4 * i32(t)
-        before = t
-        t = next
+        g.triangles[edge >> 2].opposite[edge & 3] = 4 * i32(t)
+        before, t, a = t, next, b
     p.triangle = t
     q = p.parent
     # race: q may be inserted in this step; every triangle that is written is at q
@@ -164,17 +165,18 @@ def insert(p, g, retry, large, duplicates):
     same = coincident_corner(seed, x)
     cavity = g.triangles.local(64)
     boundary = local(i32, 64)
+    starts = g.points.local(64)
     neighbours = g.triangles.local(64)
     if same is not None:
         duplicates.add(p, same)
         p.triangle = seed  # race: walks to points whose parent is p start here or at an ancestor
-    elif not grow_cavity(g, x, seed, cavity, boundary, neighbours):
+    elif not grow_cavity(g, x, seed, cavity, boundary, starts, neighbours):
         large.add(p)
     else:
         cavity.add(g.triangles[2 * p.id])  # the two rows reserved for p
         cavity.add(g.triangles[2 * p.id + 1])
         if single(cavity, guard=neighbours):
-            fill_cavity(g, p, cavity, boundary)
+            fill_cavity(g, p, cavity, boundary, starts)
         else:
             retry.add(p)
 
@@ -240,12 +242,28 @@ def flip(s, edge, p, g):
     next.opposite[2] = 4 * i32(t) + 1
 
 
+@kernel
+def enqueue(entry, g, work):
+    work.add(g.points[entry.point])
+
+
 @program
-def insert_all(g, work, retry, large, duplicates, one):
-    while not work.empty:
+def insert_rounds(g, order, progress, work, retry, large, duplicates):
+    """Insert the points of ``order`` in rounds, until some have large cavities.
+
+    The first ``progress.begin`` points are inserted or in ``work``, and the round ends there that
+    has ``progress.level`` rounds behind it.  Walks begin at points of earlier rounds.
+    """
+    begin = progress.begin
+    level = progress.level
+    while (begin < len(order) or not work.empty) and large.empty:
+        level = level - 1 if work.empty else level
+        end = i32(len(order)) + (i32(1) << level) - 1 >> level
+        # no points unless a round begins: a branch would compile what follows twice
+        foreach(order[begin:end], enqueue, g, work)
+        begin = end
         foreach(work, insert, g, retry, large, duplicates)
-        if not large.empty:
-            foreach(one, insert_sequentially, g, large, duplicates)
-            large.clear()
         work, retry = retry, work
         retry.clear()
+    progress.begin = begin
+    progress.level = level

@@ -18,8 +18,9 @@ import numpy as np
 
 from morph.data.table import Table
 from morph.launch.foreach import foreach, func, kernel
+from morph.operators.hashing import mix64
 from morph.operators.sort import argsort
-from morph.prelude import f64, u64
+from morph.prelude import f64, i32, i64, u64
 from morph.runtime.arrays import count_true
 from morph.runtime.device import Device
 
@@ -75,9 +76,9 @@ def hilbert_keys(points: Table, box: Any = None) -> Any:
     The curve fills ``box``, the least and the largest coordinates; by default those of the points.
     """
     device, xy = points.device, points.xy.array
-    with device.active():  # halves, so that no difference overflows
-        corners = zip(*box, strict=True) if box is not None else ((c.min(), c.max()) for c in xy.T)
-        ends = [(0.5 * float(low), 0.5 * float(high)) for low, high in corners]
+    corners = zip(*box, strict=True) if box is not None else device.extremes(xy[:, 0], xy[:, 1])
+    # halves, so that no difference overflows
+    ends = [(0.5 * float(low), 0.5 * float(high)) for low, high in corners]
     foreach(points, find_key, *(a for a, _ in ends), *(b - a or 1.0 for a, b in ends))
     return points.key.array
 
@@ -116,7 +117,49 @@ def hilbert_order(points: Table) -> Any:
     return order
 
 
-def insertion_rounds(device: Device, n: int) -> tuple[list[Any], Any]:
+@func
+def survivors(n, level):
+    """The number of points left when the points of ``level`` rounds, last ones, are taken away."""
+    return (n + (i64(1) << level) - 1) >> level
+
+
+@func
+def coin(level, pair):
+    """Which of two neighbours is inserted earlier, 0 or 1."""
+    return i64(mix64(u64(level) << 32 | u64(pair)) & 1)
+
+
+@func
+def place_on_curve(n, level, at):
+    """The number on the curve of survivor ``at`` of a level."""
+    while level > 0:
+        level -= 1
+        if 2 * at + 1 < survivors(n, level):
+            at = 2 * at + coin(level, at)
+        else:
+            at = 2 * at  # the last one, alone
+    return i32(at)
+
+
+@kernel
+def draw(entry, order, n):
+    """Find the point at a place of the order, and its parent."""
+    level = i64(0)
+    while i64(entry) < survivors(n, level + 1) and survivors(n, level) > 1:
+        level += 1
+    if survivors(n, level) == 1:
+        first = place_on_curve(n, level, i64(0))
+        entry.point = first
+        order[first].parent = first
+    else:
+        pair = i64(entry) - survivors(n, level + 1)
+        kept = 2 * pair + coin(level, pair)
+        point = place_on_curve(n, level, 4 * pair + 1 - kept)
+        entry.point = point
+        order[point].parent = place_on_curve(n, level, kept)
+
+
+def insertion_rounds(device: Device, n: int) -> tuple[Table, list[int]]:
     """Distribute ``n`` points to rounds.
 
     Parameters
@@ -127,27 +170,19 @@ def insertion_rounds(device: Device, n: int) -> tuple[list[Any], Any]:
 
     Returns
     -------
-    list of (k,) int32 arrays of the device
-        The first has one point, each next one about as many as all before; numbers ascend in each.
-    (n,) int32 array of the device
-        Of each point its parent, which is in an earlier round and near on the curve; of the first
-        itself.
+    Table
+        ``point``, the points by round, the numbers ascending in each; ``parent``, of each point a
+        near one on the curve that is in an earlier round, of the first itself.
+    list of int
+        The end of each round in the order: 1, and then about twice as many as before.
     """
-    xp = device.xp
-    with device.active():
-        coins = device.asarray(np.random.default_rng(n).integers(0, 2, n, np.uint8))
-        remaining = xp.arange(n, dtype=np.int32)
-        parent = remaining.copy()
-        out = []
-        while len(remaining) > 1:
-            m = len(remaining) // 2
-            coin = coins[:m] == 1
-            even, odd = remaining[0 : 2 * m : 2], remaining[1 : 2 * m : 2]
-            kept, deferred = xp.where(coin, odd, even), xp.where(coin, even, odd)
-            parent[deferred] = kept
-            out.append(deferred)
-            remaining = xp.concatenate([kept, remaining[2 * m :]])
-        return [remaining, *out[::-1]], parent
+    order = Table("order", device, point=i32, parent=i32)
+    order.extend(n)
+    foreach(order, draw, order, n)
+    ends = [n]
+    while ends[-1] > 1:
+        ends.append((ends[-1] + 1) // 2)
+    return order, ends[::-1]
 
 
 def strided_blocks(items: Any, width: int, stride: int) -> Any:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.algorithms.triangulation.delaunay import delaunay_tables
+from morph.algorithms.triangulation.domain import Domain, read_domain
 from morph.algorithms.triangulation.exterior import remove_exterior
-from morph.algorithms.triangulation.half_edges import HULL
 from morph.algorithms.triangulation.intersections import split_intersections
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
@@ -25,7 +25,7 @@ from morph.language.arguments import boolean, check_callable, check_choice
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import available_threads
 from morph.mesh import Mesh, Pslg, RepairWarning
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, any_true, is_host
 from morph.runtime.device import Device, device_for
 
 FEW_THREADS = 2  # up to so many, segments one by one take less time than claims of channels
@@ -113,18 +113,20 @@ def triangulate(
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
     ends = graph.segments[of]
     points, attributes = graph.points, graph.point_attributes
+    given = points if is_host(source) or where.on_host else source
     few_threads = where.on_host and available_threads() <= FEW_THREADS
     one_by_one = crossing == "refuse" and few_threads
     while True:
         report("points", len(points))
-        g = delaunay_tables(points, where)
-        same = where.to_host(g.points.same.array)
-        if duplicates == "refuse":
+        g = delaunay_tables(given, where)
+        same = _duplicates(g)
+        if duplicates == "refuse" and same is not None:
             _refuse_duplicates(same[:n])
         if not (len(ends) or len(graph.holes) or len(graph.regions)):
             return _mesh(g, graph, attributes, same, of, None, None)
         report("segments", len(ends))
-        ends = np.where(same[ends] >= 0, same[ends], ends)
+        if same is not None:
+            ends = np.where(same[ends] >= 0, same[ends], ends)
         proper = ends[:, 0] != ends[:, 1]
         if not all_true(proper):
             _report_dropped(np.sort(of[~proper]))
@@ -138,8 +140,9 @@ def triangulate(
         if crossing == "refuse":
             _refuse_crossing(g, blocked.items, of)
         split = split_intersections(g)
+        g.dissolve()
         attributes = np.concatenate([attributes, _between(points, attributes, split)])
-        points = np.concatenate([points, split.points])
+        given = points = np.concatenate([points, split.points])
         ends, of = split.pieces, of[split.of]
     report("domain", len(g.triangles))
     kept, region = remove_exterior(g, graph.holes, graph.regions, hull)
@@ -169,6 +172,16 @@ def _report_dropped(rows: NDArray[np.int32]) -> None:
     more = f" (and {len(rows) - 1} more like it)" if len(rows) > 1 else ""
     message = f"segments[{rows[0]}] has zero length: dropped{more}"
     warnings.warn(message, RepairWarning, stacklevel=3)
+
+
+def _duplicates(g: Graph) -> NDArray[np.int32] | None:
+    """Column ``same`` of the points, on the host; None if no point has the coordinates of another.
+
+    Most often there are none, and nothing needs to be copied.
+    """
+    same = g.points.same.array
+    with g.device.active():
+        return g.device.to_host(same) if any_true(same >= 0) else None
 
 
 def _refuse_duplicates(same: NDArray[np.int32]) -> None:
@@ -205,48 +218,26 @@ def _mesh(
     g: Graph, graph: Pslg, attributes: Any, same: Any, of: Any, kept: Any, region: Any
 ) -> Mesh:
     """Read the domain from its tables; drop new points at the coordinates of others."""
-    host = g.device.to_host
-    xy, node, opposite = (
-        host(x.array) for x in (g.points.xy, g.triangles.node, g.triangles.opposite)
-    )
-    by: Any = host(g.triangles.by.array) if kept is not None else None
-    n, m, rows = len(graph.points), len(node), None
-    stays = np.ones(len(xy), bool)
-    stays[n:] = same[n:] < 0
-    if not all_true(stays):
-        node = (np.cumsum(stays, dtype=np.int32) - 1)[node]
-    if kept is not None and not all_true(kept):
-        rows = np.flatnonzero(kept)
-        at = 3 * rows[:, None] + np.arange(3)  # NumPy copies single numbers faster than short rows
-        node, opposite, by = (np.take(a, at) for a in (node, opposite, by))
-        region = region[rows]
-    neighbors = (opposite ^ opposite >> 31) >> 2  # of half-edges or their complements
-    neighbors[opposite == HULL] = -1
-    if rows is not None:
-        new_row = np.full(m + 1, -1, np.int32)  # the last one for -1
-        new_row[rows] = np.arange(len(rows), dtype=np.int32)
-        neighbors = new_row[neighbors]
-    node = np.ascontiguousarray(node)
-    side = np.flatnonzero((opposite < 0) & (neighbors < np.arange(len(node))[:, None]))
-    first, k = side - side % 3, side % 3
-    ends = [node.ravel()[first + (k + step) % 3] for step in (1, 2)]
-    segments = np.stack(ends, axis=1)
-    markers, point_markers = _markers(
-        graph, of, segments, by.ravel()[side] if by is not None else None,
-        neighbors.ravel()[side] < 0, int(stays.sum()),
-    )  # fmt: skip
+    n, stays = len(graph.points), None
+    if same is not None and any_true(same[n:] >= 0):
+        stays = np.ones(len(same), bool)
+        stays[n:] = same[n:] < 0
+        attributes = attributes[stays]
+    domain = read_domain(g, stays, kept)
+    g.dissolve()
+    markers, point_markers = _markers(graph, of, domain)
     columns = {}
     if len(graph.regions):
         values = np.append(graph.regions[:, 2], 0.0)  # row -1: no region
         columns["triangle_attributes"] = values[region][:, None]
     return Mesh.trusted(
-        points=xy[stays],
-        triangles=node,
-        neighbors=neighbors,
-        segments=segments,
+        points=domain.points,
+        triangles=domain.triangles,
+        neighbors=domain.neighbors,
+        segments=domain.segments,
         segment_markers=markers,
         point_markers=point_markers,
-        point_attributes=attributes[stays],
+        point_attributes=attributes,
         holes=graph.holes,
         regions=graph.regions,
         base=graph.base,
@@ -254,23 +245,26 @@ def _mesh(
     )
 
 
-def _markers(
-    graph: Pslg, of: Any, segments: Any, of_input: Any, at_hull: Any, points: int
-) -> tuple[Any, Any]:
-    """Markers of segments, of which ``of_input`` are rows of ``of`` or FREE, and of points."""
+def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
+    """Markers of the segments of a domain and of its points; ``of``: the input's segments."""
+    segments, n = domain.segments, len(graph.points)
     rank = np.full(len(segments), len(of))  # behind all segments of the input
     markers = np.zeros(len(segments), np.int32)
-    if of_input is not None:
-        known = of_input != FREE
-        rank[known] = of_input[known]
-        markers[known] = graph.segment_markers[of[rank[known]]]
-    markers[(markers == 0) & at_hull] = 1
+    known = domain.by != FREE
+    rank[known] = domain.by[known]
+    markers[known] = graph.segment_markers[of[rank[known]]]
+    markers[(markers == 0) & domain.hull] = 1
     # a point takes the marker of the first segment at it that has one
     marked = np.flatnonzero(markers)
     marker_of = np.zeros(len(of) + 2, np.int32)
     marker_of[rank[marked]] = markers[marked]
-    first = np.full(points, len(of) + 1)
-    np.minimum.at(first, segments[marked].ravel(), np.repeat(rank[marked], 2))
-    point_markers, n = marker_of[first], len(graph.points)
-    point_markers[:n] = np.where(graph.point_markers != 0, graph.point_markers, point_markers[:n])
+    ends, last = segments[marked].ravel(), len(of) + 1
+    # zeros for most points: pages of memory that nothing writes need not be mapped
+    earliness = np.zeros(len(domain.points), np.int32)
+    np.maximum.at(earliness, ends, np.repeat(last - rank[marked], 2).astype(np.int32))
+    point_markers = np.zeros(len(domain.points), np.int32)
+    if np.count_nonzero(graph.point_markers):
+        point_markers[:n] = graph.point_markers
+    ends = ends[point_markers[ends] == 0]
+    point_markers[ends] = marker_of[last - earliness[ends]]
     return markers, point_markers

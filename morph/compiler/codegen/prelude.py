@@ -14,7 +14,8 @@ HEADERS = """core/scalars layout target core/types core/half core/math core/atom
              schedule/sweep schedule/tiles schedule/launch schedule/queue
              schedule/deterministic""".split()
 # replaces "target"
-TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
+CPU = "{target_cpu}#ifdef MORPH_SERIAL\n{serial_cpu}#else\n{team_cpu}#endif\n{slot_caches_cpu}"
+TARGETS = f"#ifdef __CUDACC__\n{{target_cuda}}#else\n{CPU}#endif\n"
 
 
 @cache

@@ -127,7 +127,7 @@ def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
 
 def _block(e: Emission, number: int, block: BlockPlan) -> None:
     """One case of the switch."""
-    e.put(f"    case {number}:")
+    e.put(f"    case {number}:{f' MORPH_LABEL({number})' * e.unit.single_block}")
     for s in block.steps:
         if not s.meets:  # printed with the last section of its step
             continue
@@ -285,7 +285,15 @@ def _jump(e: Emission, block: BlockPlan) -> None:
         b.put(f"t.{e.names.member(node.saves)} = t.permutation;")
     if node.restores:
         b.put(f"t.permutation = t.{e.names.member(node.restores)};")
-    b.put("break;")
+    # `permutation` refers to the present one, so it is found again by the loop around the switch
+    if e.unit.single_block and not (block.permutations or node.restores or e.plan.spins):
+        ends = [node.goto] if node.cond is None else [node.goto, node.orelse]
+        jumps = ["return;" if end < 0 else f"MORPH_GO({end});" for end in ends]
+        if len(ends) > 1:
+            b.put(f"if (t.block == {ends[0]}) {jumps.pop(0)}")
+        b.put(jumps[0])
+    else:
+        b.put("break;")
     e.put(*b.lines)
 
 

@@ -205,9 +205,10 @@ class Journal:
         self, inserts: Any, deletes: Any, updates: Any, delete_points: Any, nonnegative: bool,
         by: Any,
     ) -> Any:  # fmt: skip
-        file = self._writable()
-        given = {"inserts": inserts, "deletes": deletes, "updates": updates}
-        given["delete_points"] = delete_points
+        file, batch = self._writable(), (inserts, deletes, updates, delete_points)
+        if self.graph.labelled:  # the log has ids
+            batch = self.graph.ids_in_batch(*batch)
+        given = dict(zip(("inserts", "deletes", "updates", "delete_points"), batch, strict=True))
         about, arrays = self._host_arrays(given)
         about["nonnegative"] = nonnegative
         entry = record(BATCH, self.number + 1, packed(about, arrays))
@@ -222,7 +223,6 @@ class Journal:
                 self._write_entry(file, entry)
             kept.append(True)
 
-        batch = inserts, deletes, updates, delete_points
         try:
             if by is None:
                 done = self.graph.apply(*batch, nonnegative=nonnegative, then=then)

@@ -21,6 +21,7 @@ from morph.io.mesh.second_order import second_order, without_middles
 from morph.io.text.files import replace_together
 from morph.io.text.formats import suffix_of
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.arguments import check_type
 from morph.language.messages import shortened, shown
 from morph.mesh.arrays import real_array
 from morph.mesh.interop import check_finite, turned
@@ -68,6 +69,7 @@ def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
         If ``order`` is neither 1 nor 2, or the middle of an edge rounds to
         another point.
     """
+    check_type(mesh, "mesh", "Mesh")
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {shown(order)}")
     meshio, mesh = import_meshio(), mesh.to("cpu")
@@ -125,6 +127,8 @@ def from_meshio(
     """
     if isinstance(source, str | os.PathLike):
         source = _read(source)
+    if not hasattr(source, "cell_data"):
+        raise TypeError(f"source is a mesh of meshio or a path, not {shown(source)}")
     points = _in_plane(real_array("points", source.points))
     triangles, middles, of_triangles = _cells(source, "triangle", len(points))
     segments, _, of_segments = _cells(source, "line", len(points))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from morph.io.mesh.meshio import from_meshio, to_meshio
+from morph.language.arguments import check_type
+from morph.language.messages import shown
 from morph.mesh.mesh import Mesh
 
 # VTK's numbers of cell types
@@ -25,6 +27,7 @@ def to_pyvista(mesh: Mesh) -> Any:
     ImportError
         If PyVista or meshio is not installed.
     """
+    check_type(mesh, "mesh", "Mesh")
     try:
         pyvista = importlib.import_module("pyvista")
     except ImportError as error:
@@ -42,6 +45,8 @@ def from_pyvista(source: Any) -> Mesh:
     """
     if hasattr(source, "cast_to_unstructured_grid"):
         source = source.cast_to_unstructured_grid()
+    if not hasattr(source, "celltypes"):
+        raise TypeError(f"source is a mesh of PyVista, not {shown(source)}")
     kinds = np.asarray(source.celltypes)
     found = {int(kind): np.asarray(rows) for kind, rows in source.cells_dict.items()}
     blocks = [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from morph.runtime.toolchain import BuildError, cpu
+from morph.runtime.toolchain import BuildError, CompileError, cpu
 
+_logger = logging.getLogger("morph.compile")
 _TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "w": ctypes.c_int32, "s": ctypes.c_char_p}
 
 
@@ -67,6 +69,9 @@ class HostLibrary:
     def _load(self, defines: tuple[str, ...]) -> Any:
         try:
             found = ctypes.CDLL(str(cpu.build(self.text(), name=self.path.stem, defines=defines)))
+        except CompileError as error:  # where a compiler is, this is a fault
+            _logger.warning("%s is not used, which is slower: %s", self.path.name, error)
+            return None
         except (BuildError, OSError):
             return None
         for name, parameters in self.functions.items():

@@ -68,6 +68,7 @@ class _Compilers:
     names: ClassVar[dict[str, None]] = {}  # of the units whose compilation has begun
     running: ClassVar[list[str]] = []
     expected = 0  # how many there will be, if that is known
+    awaited = 0  # of the expected ones: neither compiled nor found in the cache
     thread: ClassVar[threading.Thread | None] = None  # that shows the line
     done: ClassVar[threading.Event] = threading.Event()
 
@@ -77,7 +78,14 @@ def expect(number: int) -> None:
     with _Compilers.lock:
         _Compilers.begun = _Compilers.ended = time.monotonic()
         _Compilers.names.clear()
-        _Compilers.expected = number
+        _Compilers.expected = _Compilers.awaited = number
+
+
+def found() -> None:
+    """Say that one of the expected units was compiled, or needs no compiler."""
+    with _Compilers.lock:
+        _Compilers.awaited = max(_Compilers.awaited - 1, 0)
+        _Compilers.ended = max(_Compilers.ended, time.monotonic())
 
 
 @contextmanager
@@ -102,7 +110,8 @@ def compiling(name: str) -> Iterator[None]:
 def _begin(name: str) -> None:
     with _Compilers.lock:
         now = time.monotonic()
-        if not _Compilers.running and now - _Compilers.ended > PAUSE:
+        idle = not _Compilers.running and _Compilers.awaited == 0
+        if idle and now - _Compilers.ended > PAUSE:
             _Compilers.begun, _Compilers.expected = now, 0
             _Compilers.names.clear()
         _Compilers.names[name] = None
@@ -118,19 +127,22 @@ def _forked() -> None:
     _Compilers.lock, _Compilers.thread, _Compilers.done = threading.Lock(), None, threading.Event()
     _Compilers.names.clear()
     _Compilers.running.clear()
+    _Compilers.awaited = 0
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def _text() -> str:
-    """Describe the compilation that was begun last."""
+def _text() -> str | None:
+    """Describe the compilation that was begun last; None if all have ended."""
     with _Compilers.lock:
-        count, name = len(_Compilers.names), _Compilers.running[-1] if _Compilers.running else ""
-        of = f" of {_Compilers.expected}" if _Compilers.expected >= count else ""
+        if not _Compilers.running:
+            return None
+        count, name = len(_Compilers.names), _Compilers.running[-1].removeprefix("morph_")
+        of = f" of {max(_Compilers.expected, count)}" if _Compilers.expected else ""
         passed = time.monotonic() - _Compilers.begun
-        return f"compiling kernel {count}{of}, {name.removeprefix('morph_')}: {passed:.1f} s"
+        return f"compiling kernel {count}{of}, {name}: {passed:.1f} s"
 
 
 def _show(done: threading.Event) -> None:
@@ -138,8 +150,8 @@ def _show(done: threading.Event) -> None:
     line, wait = Line(), _Compilers.begun + DELAY - time.monotonic()
     if done.wait(max(wait, 0)):
         return
-    while True:
-        line.write(_text())
+    while (text := _text()) is not None:
+        line.write(text)
         if done.wait(0.2):
             break
     line.clear()

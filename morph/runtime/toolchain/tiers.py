@@ -22,6 +22,7 @@ from morph.runtime.toolchain.parallel import cores
 
 VARIABLE = "MORPH_OPTIMIZE"
 quick: set[Path] = set()  # libraries of this process that are not fully optimised
+large = False  # whether quick libraries of further units are for teams: one had much work
 OPTIMISE_AFTER = 1.0  # seconds of launches of a quick binary, before it is compiled again
 MOST = 4  # maximum of compilers in the background at the same time
 CORES = 4  # cores of the process for each of them, but for the first

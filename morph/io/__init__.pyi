@@ -1,0 +1,31 @@
+"""The public names and their modules, see `morph/__init__.pyi`."""
+
+from .graph.edges import EdgeArrays as EdgeArrays
+from .graph.graphs import read_edges as read_edges
+from .graph.graphs import read_graph as read_graph
+from .graph.graphs import write_graph as write_graph
+from .graph.journal import Journal as Journal
+from .graph.snapshot import read_snapshot as read_snapshot
+from .graph.snapshot import write_snapshot as write_snapshot
+from .mesh.meshio import from_meshio as from_meshio
+from .mesh.meshio import to_meshio as to_meshio
+from .mesh.pslgs import read_pslg as read_pslg
+from .mesh.pslgs import write_pslg as write_pslg
+from .mesh.pyvista import from_pyvista as from_pyvista
+from .mesh.pyvista import to_pyvista as to_pyvista
+from .mesh.repair import RepairWarning as RepairWarning
+from .mesh.second_order import SecondOrder as SecondOrder
+from .mesh.second_order import second_order as second_order
+from .mesh.sides import mesh_edges as mesh_edges
+from .mesh.sides import read_area as read_area
+from .mesh.sides import read_edge as read_edge
+from .mesh.sides import read_neigh as read_neigh
+from .mesh.sides import write_area as write_area
+from .mesh.sides import write_edge as write_edge
+from .mesh.sides import write_neigh as write_neigh
+from .mesh.triangle import read_mesh as read_mesh
+from .mesh.triangle import write_mesh as write_mesh
+from .sat.cnf import CnfWarning as CnfWarning
+from .sat.cnf import read_cnf as read_cnf
+from .sat.cnf import write_cnf as write_cnf
+from .text.scanner import FormatError as FormatError
