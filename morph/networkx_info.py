@@ -7,7 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-FILES = "betweenness", "cliques", "flows", "matchings", "paths", "structure", "subgraphs"
+FILES = "betweenness", "cliques", "flows", "paths", "structure", "subgraphs"
 
 
 def backend_info() -> dict[str, Any]:

@@ -14,8 +14,6 @@ from morph.networkx_backend.converted import Converted, convert_from_nx, convert
 from morph.networkx_backend.decisions import can_run, should_run
 from morph.networkx_backend.flows import *  # noqa: F403
 from morph.networkx_backend.flows import __all__ as _flows
-from morph.networkx_backend.matchings import *  # noqa: F403
-from morph.networkx_backend.matchings import __all__ as _matchings
 from morph.networkx_backend.paths import *  # noqa: F403
 from morph.networkx_backend.paths import __all__ as _paths
 from morph.networkx_backend.structure import *  # noqa: F403
@@ -25,5 +23,5 @@ from morph.networkx_backend.subgraphs import __all__ as _subgraphs
 
 __all__ = [
     "Converted", "can_run", "convert_from_nx", "convert_to_nx", "should_run",
-    *_betweenness, *_cliques, *_flows, *_matchings, *_paths, *_structure, *_subgraphs,
+    *_betweenness, *_cliques, *_flows, *_paths, *_structure, *_subgraphs,
 ]  # fmt: skip

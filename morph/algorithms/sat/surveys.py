@@ -259,8 +259,10 @@ def rule_of(
     f: Factors, rho: float, tolerance: float, inertia: float = 0.0, least: float = 0.0
 ) -> Rule:
     """Return the rule of messages with the units of a factor graph."""
-    numbers = rho, 1 / f.scale, f.scale, tolerance, inertia
-    return Rule(*map(np.float32, numbers), np.int32(least * f.scale))
+    return Rule(
+        np.float32(rho), np.float32(1 / f.scale), np.float32(f.scale), np.float32(tolerance),
+        np.float32(inertia), np.int32(least * f.scale),
+    )  # fmt: skip
 
 
 def _unconverged(f: Factors) -> Flag:
