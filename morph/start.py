@@ -66,7 +66,7 @@ def arguments_of(argv: Sequence[str], original: Sequence[str]) -> list[str] | No
         As `sys.argv` and `sys.orig_argv`.
     """
     program = os.path.basename(argv[0]) if argv else ""
-    by_module = program == "-m" and original[-len(argv)] == "morph"
+    by_module = program == "-m" and original[-len(argv) :][:1] == ["morph"]
     return list(argv[1:]) if by_module or program in ("morph", "morph.exe") else None
 
 

@@ -60,7 +60,7 @@ class Progress(Line):
     "--all", "every", is_flag=True, help="Find all subgraphs whose minimum degree is the largest."
 )
 @click.option("--top", type=Integer(1), metavar="K",
-              help="Find K best subgraphs, by minimum degree; any of the lowest one.")  # fmt: skip
+              help="Find K best subgraphs by minimum degree, any of the lowest.")  # fmt: skip
 @click.option("--time", "seconds", type=Number(0), metavar="SECONDS",
               help="Time limit, after which results may be unproved or incomplete.")  # fmt: skip
 @click.option(

@@ -28,7 +28,7 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
     if type(graph) not in kinds:
         return f"graphs of class {type(graph).__name__} may behave differently"
     if any(map(callable, (*args[1:], kwargs.get("weight")))):
-        return "weights by a function"
+        return "weights or flows by a function"
     if name == "leiden_communities":
         given = dict(zip(("max_level", "seed"), args[3:], strict=False)) | kwargs
         if given.get("max_level") is not None:

@@ -221,7 +221,7 @@ class SingleChanges(PreparedBatch):
             if result and (then is None or result == NOT_APPLIED):
                 with g.device.active():
                     return self._finish(g, result)
-            index._built.clear()
+            index.refresh()
             done, kept, after = made
             if after is not None:
                 fast_path.pack_counters(edges._host_meta.data, 0, *after)

@@ -63,7 +63,8 @@ class Community(NamedTuple):
     vertices : array of int64, shape (count,)
         Ascending, on the host.
     proved : bool
-        Whether no subgraph has a larger minimum degree, and ``all`` and ``top`` are complete.
+        Whether no subgraph has a larger minimum degree, and ``all`` and ``top``, if not None, are
+        complete.
         False if the time was up, or if more than 32,768 vertices may be in a better one, which may
         have more than 256.
     bound : int
@@ -194,8 +195,8 @@ def community(
         Whether to find all subgraphs of the largest minimum degree; there may be very many.
     top : int, optional
         How many of the best subgraphs to find: of all connected subgraphs that have the vertex and
-        an allowed size, the first by descending minimum degree; fewer if there are fewer.  Of those
-        of the lowest degree among these any are given: the search ends once it has enough.
+        an allowed size, the first by descending minimum degree; fewer if there are fewer.  Which
+        of those with the lowest degree are given is arbitrary: the search ends with enough.
     progress : callable, optional
         Called with the number of decided queries, of all, and of the visited nodes, about every
         tenth of a second.

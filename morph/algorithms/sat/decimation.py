@@ -42,9 +42,9 @@ PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 FRACTION, SWEEPS, UNDO, LEAST_COMPLEXITY = 0.03, 200, 4, -0.001  # defaults
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
-# Where the tolerance is that by default: as the formula shrinks it rises by this power, up to this
+# The default tolerance: multiplied by (clauses / clauses left)**RISE, at most HIGHEST
 RISE, HIGHEST = 0.5, 0.1
-# and once so few of the clauses are left, messages that would change by so few bits stay, so that
+# below LATE of the clauses, messages that would change by at most LEAST_CHANGE bits stay, so that
 # surveys do not fade away while variables are still biased
 LATE, LEAST_CHANGE = 0.5, 0.003
 REFUTED = "unsatisfiable"
@@ -218,7 +218,7 @@ class Options(NamedTuple):
     rho: float
     undo: int = 0
     least: float = float("-inf")  # complexity
-    adapts: bool = False  # the tolerance, to what is left
+    adapts: bool = False  # whether the tolerance rises as the formula shrinks
 
 
 def _has_units(f: Factors) -> bool:

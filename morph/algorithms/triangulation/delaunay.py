@@ -246,9 +246,9 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
 
 
 def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, start: Table) -> None:
-    """Insert all points: those of early rounds by one thread, later ones in parallel.
+    """Insert all points: those of early rounds by one thread, those of later rounds in parallel.
 
-    So are points with large cavities, before walks begin at them.
+    One thread also inserts the points with large cavities, before the next round begins.
     """
     where, n = g.device, len(g.points)
     team = available_threads()
@@ -265,15 +265,15 @@ def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, sta
             points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
     capacities = n, n, initial_capacity(where, n)
     work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
-    level = len(ends) - max(early, joined - 1)
-    early = ends[min(early, len(ends)) - 1] if early else 0
-    for first in range(0, early, CHUNK):
+    level = len(ends) - max(early, joined - 1)  # rounds that are left to `insert_rounds`
+    begin = ends[min(early, len(ends)) - 1] if early else 0
+    for first in range(0, begin, CHUNK):
         work.clear()
-        work.extend(points[first : min(early, first + CHUNK)])
+        work.extend(points[first : min(begin, first + CHUNK)])
         foreach(start, insert_sequentially, g, work, duplicates)
     work.clear()
-    start[0].begin, start[0].level = early, level
-    while early < n:
+    start[0].begin, start[0].level = begin, level
+    while begin < n:
         insert_rounds(g, order, start[0], work, retry, large, duplicates)
         if large.empty:
             return

@@ -28,7 +28,7 @@ from morph.runtime.device import device as find_device
 
 @kernel
 def list_sides(t, g, sides, by_id: static):
-    """Enqueue the sides of t that bound the domain or are segments, those of two triangles once."""
+    """List each side that is a segment or on the boundary; a side of two triangles once."""
     opposite, number = t.opposite, number_of(t, by_id)
     for k in range(3):
         beyond = number_behind(g, opposite[k], by_id)
@@ -72,9 +72,9 @@ class Domain(NamedTuple):
     segments : (s, 2) int32 array
         Constrained edges and the edges of the boundary.
     by : (s,) int32 array
-        The segment of the input that runs along each, or FREE.
+        Of each segment the input segment that contains it, or FREE.
     hull : (s,) bool array
-        Whether it is on the boundary.
+        Whether each segment is on the boundary.
     """
 
     points: NDArray[np.float64]

@@ -81,11 +81,12 @@ class HostLaunch:
 
     def _run(self, items: int) -> None:
         rest = self._function(self._address, items)
-        if rest and self._for_teams:  # see kernels/serial_cpu.h
-            tiers.large = True
-            with counting("compile"):
-                self._open(self._for_teams())
-            self._for_teams = None
+        if rest:  # only of a binary for a single thread, see kernels/serial_cpu.h
+            if (build := self._for_teams) is not None:  # else another thread has opened it
+                tiers.large = True
+                with counting("compile"):
+                    self._open(build())
+                self._for_teams = None
             self._function(self._address, rest)
 
     def bound(
@@ -130,7 +131,8 @@ def build(
 ) -> Path:  # fmt: skip
     """Compile a unit's text and return the library.
 
-    ``quick_only`` and ``teams`` as in `toolchain.cpu.build`.  If single items of a unit may have
+    ``quick_only`` as in `toolchain.cpu.build`; with ``teams`` a quick library is for a team of
+    threads.  If single items of a unit may have
     work for several threads, if it is checked or runs on parts, a quick library is for teams, too.
     """
     whole = prelude(*outline.prelude) + text

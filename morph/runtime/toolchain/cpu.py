@@ -44,7 +44,7 @@ FLAGS = (
 # behind the other flags: a third of the time (1.9 of 5.8 s of a processor for four units), and the
 # same results; g++ decides which functions of the prelude are inlined, but for loops of one thread
 QUICK = "-Og", "-DMORPH_QUICK"
-# for one thread, in 0.6 of the time; steps of so many items are for teams
+# for one thread, in 0.55 to 0.62 of the time; steps of so many items are for teams
 SERIAL = "-DMORPH_SERIAL=65536"
 # of units: fewer functions, no frames of exceptions; the process has the C library
 UNIT = (
