@@ -1,8 +1,8 @@
 // The same names as in team_cpu.h, for a quick binary whose launches are executed by a single CPU thread.
 //
-// The entry returns 0 at the end.  If a team has three threads or more, it returns before a step of many items, and
-// between steps after some time, the number of items with which the host calls the entry of the binary for teams: -1 if
-// that entry resumes the program.
+// The entry returns 0 when the program has ended.  With three threads or more it returns early: its items before it has
+// run a step of LEAST_ITEMS or more, -1 between later steps.  The host then calls the entry of the binary for teams,
+// or, if that cannot be built, this one again, which runs the rest: with -1 to resume, or with -2 minus the items.
 
 MORPH_FN void start_clocks(i32) {}
 template <class T> constexpr bool is_single(const T&) { return true; }
@@ -46,25 +46,28 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
     t.master = t.flag_taken = false, t.has_read = 0;
 }
 
-#define MORPH_ENTRY(NAME)                                                                               \
-    MORPH_EXPORT i64 NAME(const Args* args, i64 items) {                                                \
-        const Args& a = *args;                                                                          \
-        begin_launch(a);                                                                                \
-        begun = handled;                                                                                \
-        bool left = team_threads > 2 && !PHASES && !a.replay && items >= LEAST_ITEMS;                    \
-        if (a.replay && a.high_degree && (load(a.high_degree + LISTED) || has_high_degree_list(a))) {   \
-            left = true, items = -1;  /* begun by a team, whose list of long rows has entries */        \
-        }                                                                                               \
-        if (!left) {                                                                                    \
-            if (PREPARES) prepare(a);                                                                   \
-            Run t(a, 0, 1);                                                                             \
-            run(a, t);                                                                                  \
-            add_totals(a);                                                                              \
-            if (stopping) stopped = true;                                                               \
-            if (PUBLISHES) publish_counters(a, t);                                                      \
-            rewind(a);                                                                                  \
-            items = -1, left = t.left && !stopped;                                                      \
-        }                                                                                               \
-        end_launch();                                                                                   \
-        return left ? items : 0;                                                                        \
+#define MORPH_ENTRY(NAME)                                                                             \
+    MORPH_EXPORT i64 NAME(const Args* args, i64 items) {                                              \
+        const Args& a = *args;                                                                        \
+        begin_launch(a);                                                                              \
+        begun = handled;                                                                              \
+        const bool resumed = items == -1;                                                             \
+        if (items < 0) team_threads = 1;  /* there is no binary for teams */                          \
+        if (items < -1) items = -2 - items;                                                           \
+        bool left = team_threads > 2 && !PHASES && !a.replay && items >= LEAST_ITEMS;                 \
+        if (a.replay && a.high_degree && (load(a.high_degree + LISTED) || has_high_degree_list(a))) { \
+            left = true, items = -1;  /* begun by a team, whose list of long rows has entries */      \
+        }                                                                                             \
+        if (!left) {                                                                                  \
+            if (PREPARES && !resumed) prepare(a);                                                     \
+            Run t(a, 0, 1);                                                                           \
+            run(a, t);                                                                                \
+            add_totals(a);                                                                            \
+            if (stopping) stopped = true;                                                             \
+            if (PUBLISHES) publish_counters(a, t);                                                    \
+            rewind(a);                                                                                \
+            items = -1, left = t.left && !stopped;                                                    \
+        }                                                                                             \
+        end_launch();                                                                                 \
+        return left ? items : 0;                                                                      \
     }

@@ -295,33 +295,34 @@ template <class T> MORPH_FN void end_work(T& t) {
 
 // The code of a thread is compiled once, for teams of any size.
 MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of another size
-#define MORPH_ENTRY(NAME)                                                                       \
-    __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
-        const Args& a = *(const Args*)args;                                                     \
-        Run t(a, thread, threads);                                                              \
-        run(a, t);                                                                              \
-        add_totals(a);                                                                          \
-        if (t.thread != 0) return end_work(t);                                                  \
-        await_workers(a, t);                                                                    \
-        if (PUBLISHES) publish_counters(a, t);                                                              \
-        rewind(a);                                                                              \
-        again = t.left && !stopped;                                                             \
-    }                                                                                           \
-    MORPH_EXPORT i64 NAME(const Args* a, i64 items) {                                           \
-        begin_launch(*a);                                                                       \
-        bool resumed = items < 0;  /* a program that serial_cpu.h has begun */                           \
-        if (PREPARES && !resumed) prepare(*a);                                                          \
-        bool few = !resumed && items < LEAST_ITEMS;                                                     \
-        if (team_threads > 1 && few && !heavy(*a)) full = team_threads = 1;                             \
-        bool one = PHASES || team_threads <= 1;                                                         \
-        do {                                                                                    \
-            multithreaded = !one;                                                                       \
-            bool team = !one && run_team(member, a, team_threads);                                      \
-            multithreaded = false;                                                                      \
-            if (!one) count_free_cores(), team_threads = allowed(full);                                 \
-            if (!team) member(a, 0, 1);                                                         \
-            one = team_threads <= 1 || (team && PHASES);                                                \
-        } while (again);                                                                        \
-        end_launch();                                                                           \
-        return 0;                                                                               \
+#define MORPH_ENTRY(NAME)                                                                \
+    __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {   \
+        const Args& a = *(const Args*)args;                                              \
+        Run t(a, thread, threads);                                                       \
+        run(a, t);                                                                       \
+        add_totals(a);                                                                   \
+        if (t.thread != 0) return end_work(t);                                           \
+        await_workers(a, t);                                                             \
+        if (PUBLISHES) publish_counters(a, t);                                           \
+        rewind(a);                                                                       \
+        again = t.left && !stopped;                                                      \
+    }                                                                                    \
+    MORPH_EXPORT i64 NAME(const Args* a, i64 items) {                                    \
+        begin_launch(*a);                                                                \
+        const bool resumed = items == -1;  /* a program that serial_cpu.h has started */ \
+        if (items < -1) items = -2 - items;                                              \
+        if (PREPARES && !resumed) prepare(*a);                                           \
+        bool few = !resumed && items < LEAST_ITEMS;                                      \
+        if (team_threads > 1 && few && !heavy(*a)) full = team_threads = 1;              \
+        bool one = PHASES || team_threads <= 1;                                          \
+        do {                                                                             \
+            multithreaded = !one;                                                        \
+            bool team = !one && run_team(member, a, team_threads);                       \
+            multithreaded = false;                                                       \
+            if (!one) count_free_cores(), team_threads = allowed(full);                  \
+            if (!team) member(a, 0, 1);                                                  \
+            one = team_threads <= 1 || (team && PHASES);                                 \
+        } while (again);                                                                 \
+        end_launch();                                                                    \
+        return 0;                                                                        \
     }

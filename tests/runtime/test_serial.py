@@ -8,7 +8,7 @@ import pytest
 import morph
 from morph.launch import ahead, common_units, records
 from morph.prelude import atomic_add, atomic_min, i32
-from morph.runtime.toolchain import cpu, parallel, tiers
+from morph.runtime.toolchain import CompileError, cpu, parallel, tiers
 
 N = 3000
 
@@ -98,6 +98,32 @@ def test_a_team_takes_over(folder, monkeypatch, least):
     run(search, N)
     run(search, N)
     assert folder == [True, False, True, False]
+
+
+@pytest.mark.parametrize("least", [1, 20])
+def test_launches_go_on_without_a_binary_for_teams(folder, monkeypatch, least):
+    """One thread runs the rest, also of later launches, if g++ cannot compile for teams."""
+    monkeypatch.setattr(cpu, "SERIAL", f"-DMORPH_SERIAL={least}")
+    compile_text, failures = cpu._compile, []
+
+    def fail(using, flags, text, *more):
+        if "Args" in text and cpu.SERIAL not in flags:
+            failures.append(text)
+            raise CompileError("no space left")
+        return compile_text(using, flags, text, *more)
+
+    monkeypatch.setattr(cpu, "_compile", fail)
+    count, search = fresh()
+    g = path_graph(N)
+    for _ in range(3):
+        morph.foreach(g.points, count, g)
+    assert g.points.dist[:].tolist() == [3, *[N + 3] * (N - 1)]
+    assert failures
+    failures.clear()
+    monkeypatch.setattr(tiers, "large", False)
+    run(search, N)
+    assert failures
+    run(search, N)
 
 
 def test_later_units_are_for_teams(folder, monkeypatch):

@@ -24,6 +24,9 @@ class Interpreter(ctypes.Structure):
     _fields_ = [(n, ctypes.c_void_p) for n in ("release", "acquire", "handle_signals", "thread")]
 
 
+NOT_STARTED = -2  # minus the items of a launch of which nothing has run
+
+
 class HostLaunch:
     """Runs one compiled unit on the CPU.
 
@@ -82,12 +85,20 @@ class HostLaunch:
     def _run(self, items: int) -> None:
         rest = self._function(self._address, items)
         if rest:  # only of a binary for a single thread, see kernels/serial_cpu.h
-            if (build := self._for_teams) is not None:  # else another thread has opened it
-                tiers.large = True
+            self._run_rest(rest if rest < 0 else NOT_STARTED - rest)
+
+    def _run_rest(self, rest: int) -> None:
+        if (build := self._for_teams) is not None:  # else another thread has opened it
+            tiers.large = True
+            try:
                 with counting("compile"):
                     self._open(build())
                 self._for_teams = None
-            self._function(self._address, rest)
+            except Exception:  # the binary for a single thread goes on, unless a team has started
+                if self._function(self._address, rest):
+                    raise
+                return
+        self._function(self._address, rest)
 
     def bound(
         self, arguments: ArgumentBlock, items: int, alone: bool = False
