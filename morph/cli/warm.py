@@ -185,7 +185,7 @@ def _sat(device: str) -> Calls:
     formula = generate.random_ksat(3, 300, 4.0)
     solve = partial(survey.solve, formula, max_rounds=30, device=device)
     yield solve
-    yield partial(solve, method="decimation", options={"max_sweeps": 20})
+    yield partial(solve, method="decimation", options={"max_sweeps": 8})  # rounds are undone
     yield partial(survey.walksat, formula, device=device)
     for find in (survey.surveys, survey.beliefs, survey.reinforce):
         yield partial(find, formula, max_sweeps=5, device=device)

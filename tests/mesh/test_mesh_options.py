@@ -69,7 +69,7 @@ def cases(table):
 
 def refusal(call, **options):
     """The short line by which a call is refused."""
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises((TypeError, ValueError)) as caught:
         call(**options)
     text = str(caught.value)
     assert len(text) <= 200 and "\n" not in text
@@ -77,7 +77,8 @@ def refusal(call, **options):
 
 
 def names(name):
-    return "points" if name == "source" else name
+    """How an error about an argument begins: an array given as a source has points."""
+    return ("source", "points") if name == "source" else name
 
 
 @pytest.mark.parametrize(("name", "value"), cases(OF_TRIANGULATE))
