@@ -69,6 +69,10 @@ SAMPLING = (
     Option("weighted", "The length of an edge is its weight, above 0; 1 if there are none.",
            default=False),
 )  # fmt: skip
+RESOLUTION = Option(
+    "resolution", "With larger values communities are smaller.", float, least=0, default=1.0,
+    metavar="R",
+)  # fmt: skip
 SEED = Option(
     "seed", "Seed of random priorities or decisions; the same seed gives the same result.", int,
     least=0, default=0, metavar="N",
@@ -283,11 +287,7 @@ ROWS = (
         "  Edge directions are ignored.",
         result="label modularity", conditions="resolution",
         report=COMMUNITIES,
-        options=(
-            Option("resolution", "With larger values communities are smaller.", float, least=0,
-                   default=1.0, metavar="R"),
-            SEED,
-        ),
+        options=(RESOLUTION, SEED),
         weights="nonnegative",
         examples=({}, {"seed": 7, "resolution": 1.5}), inputs="rmat",
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
@@ -299,11 +299,7 @@ ROWS = (
         "  Edge directions are ignored.",
         result="label modularity", conditions="resolution",
         report=COMMUNITIES,
-        options=(
-            Option("resolution", "With larger values communities are smaller.", float, least=0,
-                   default=1.0, metavar="R"),
-            SEED,
-        ),
+        options=(RESOLUTION, SEED),
         weights="nonnegative",
         examples=({}, {"seed": 7, "resolution": 1.5}), inputs="rmat",
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),

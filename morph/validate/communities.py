@@ -125,7 +125,10 @@ def louvain(graph: Graph, label: Any, modularity: Any = None, resolution: float 
     WrongAnswer
         Naming a vertex.
     """
-    _check_communities(graph, label, modularity, resolution)
+    edges = _Edges(graph)
+    found = edges.labels(label)
+    if modularity is not None:
+        edges.check_modularity(found, modularity, float(resolution))
 
 
 def leiden(graph: Graph, label: Any, modularity: Any = None, resolution: float = 1.0) -> None:
@@ -146,11 +149,4 @@ def leiden(graph: Graph, label: Any, modularity: Any = None, resolution: float =
     WrongAnswer
         Naming a vertex.
     """
-    _check_communities(graph, label, modularity, resolution)
-
-
-def _check_communities(graph: Graph, label: Any, modularity: Any, resolution: float) -> None:
-    edges = _Edges(graph)
-    found = edges.labels(label)
-    if modularity is not None:
-        edges.check_modularity(found, modularity, float(resolution))
+    louvain(graph, label, modularity, resolution)
