@@ -4,9 +4,10 @@
 
 Inputs and kernels are made first, on all cores, without a clock.  Then the parts of three groups
 run: ``gpu`` measures the GPU, its host threads on four cores of their own; ``two`` measures Morph
-and peers on two other cores at the same time, one part after another, so no two parts time a CPU
-at once; ``all`` measures on all cores when both groups have ended.  A group is left out without a
-GPU, or without more than two cores.
+and peers on two other cores at the same time; ``all`` measures on all cores when both groups have
+ended.  The parts of a group run one after another, so no two parts time a CPU at once, unless
+--pairs gives ``two`` several pairs of cores.  A group is left out without a GPU, or without more
+than two cores.
 
 RESULTS receives the output of each part, and ``summary.md``: machine, commit, and the rows of all
 tables, with each peer's time over Morph's.  A part that exceeds its limit is ended; its finished
@@ -27,18 +28,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 GPU_CORES = 4  # of the host threads of the group that measures the GPU
-SEVEN = ("bfs sssp connected_components mst 'pagerank, 20 iterations' core_number"
-         " triangle_count")  # fmt: skip
+FIVE = "bfs sssp connected_components mst 'pagerank, 20 iterations'"
+SEVEN = f"{FIVE} core_number triangle_count"
 INPUTS = ("rmat20 grid2000 uniform24 rmat23 rmat18 grid1000 rmat16 grid500 rmat14 grid300 grid128"
           " grid100").split()  # fmt: skip
 WARM = ("refine triangulate sat dynamic generate max-flow community text bfs sssp bellman-ford"
         " strong topological components core triangles mst pagerank").split()  # fmt: skip
+RARE = ("johnson truss independent matching colouring label-propagation louvain leiden densest"
+        " max-clique betweenness edge-betweenness").split()  # fmt: skip
 TIMES = re.compile(r"^(?:Morph |loop |run |all |BFS |insert )?[mu]?s$")
 FACTOR = re.compile(r"([\d.,e+]+) ?x\b")
 
@@ -67,7 +71,7 @@ def parts_of(o: argparse.Namespace) -> list[Part]:
         if line.startswith("#") or any(f"{{{k}}}" in line for k, v in folders.items() if not v):
             continue
         group, name, limit, command = line.split(maxsplit=3)
-        command = command.format(seven=SEVEN, results=o.results, **folders)
+        command = command.format(five=FIVE, seven=SEVEN, results=o.results, **folders)
         part = Part(group, name, float(limit), command)
         if not o.only or part.title in o.only:
             found.append(part)
@@ -95,17 +99,20 @@ def finish(process: subprocess.Popen, seconds: float) -> str:
     return "done" if status == 0 else f"failed: {status}"
 
 
-def run(parts: list[Part], cores: list[int], end: float, o: argparse.Namespace) -> None:
-    """Run parts one after the other until a time of the clock."""
-    for part in parts:
+def run(parts: deque[Part], cores: list[int], end: float, o: argparse.Namespace) -> None:
+    """Run the parts of a queue one after the other until a time of the clock."""
+    while parts:
+        part = parts.popleft()
         left = min(part.limit, end - time.monotonic())
         if left < 2:
             continue
         script, *options = shlex.split(part.command)
         command = [sys.executable, str(HERE / script), *options]
         begin = time.monotonic()
-        rows = str(o.results / f"{part.title}.jsonl")
-        process = start(command, cores, o.results / f"{part.title}.txt", BENCHMARK_ROWS=rows)
+        given = {"BENCHMARK_ROWS": str(o.results / f"{part.title}.jsonl")}
+        if part.group != "gpu":  # where the default device would be the GPU
+            given["CUDA_VISIBLE_DEVICES"] = ""
+        process = start(command, cores, o.results / f"{part.title}.txt", **given)
         part.outcome = finish(process, left)
         part.seconds = time.monotonic() - begin
         print(f"{part.title}: {part.outcome}, {part.seconds:.1f} s", flush=True)
@@ -117,7 +124,8 @@ def prepare(cores: list[int], gpu: bool, seconds: float, o: argparse.Namespace) 
     make = [sys.executable, str(HERE / "inputs.py")]
     todo = {name: [*make, name] for name in o.inputs}
     for device in ("cuda", "cpu")[not gpu :] if o.warm else ():
-        warm = ["warm", *o.warm, "--device", device]
+        more = RARE if device == "cuda" and o.warm is WARM else []
+        warm = ["warm", *o.warm, *more, "--device", device]
         todo[f"warm-{device}"] = [sys.executable, "-m", "morph", *warm]
     running = {
         name: start(command, cores, o.results / f"prepare-{name}.txt")
@@ -192,8 +200,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="folder of road graphs and queries")
     parser.add_argument("--gap", type=Path, help="folder of the programs of the GAP suite")
     parser.add_argument("--limit", type=float, default=3600, help="seconds in all")
-    parser.add_argument("--prepare", type=float, default=0.3, help="share of it for preparations")
-    parser.add_argument("--alone", type=float, default=0.3, help="share of it for the last group")
+    parser.add_argument("--prepare", type=float, default=0.25, help="share of it for preparations")
+    parser.add_argument("--alone", type=float, default=0.4, help="share of it for the last group")
+    parser.add_argument("--pairs", type=int, default=1, help="of cores for the group two")
     parser.add_argument("--only", nargs="+", metavar="PART", help="parts, such as gpu-graphs")
     parser.add_argument("--inputs", nargs="*", default=INPUTS, help="graphs made first")
     parser.add_argument("--warm", nargs="*", default=WARM, help="algorithms compiled first")
@@ -208,15 +217,16 @@ def main(arguments: list[str] | None = None) -> None:
     skipped = {"gpu": not gpu, "two": False, "all": not several}
     parts = [p for p in parts_of(o) if not skipped[p.group]]
     prepare(cores, gpu, o.limit * o.prepare, o)
-    hosts, two = (
-        (cores[:GPU_CORES], cores[GPU_CORES : GPU_CORES + 2]) if several else (cores, cores)
-    )
-    group = {name: [p for p in parts if p.group == name] for name in skipped}
+    group = {name: deque(p for p in parts if p.group == name) for name in skipped}
     beside = begin + o.limit * (1 - (o.alone if group["all"] else 0))
-    other = threading.Thread(target=run, args=(group["gpu"], hosts, beside, o))
-    other.start()
-    run(group["two"], two, beside, o)
-    other.join()
+    hosts, others = (cores[:GPU_CORES], cores[GPU_CORES:]) if several else (cores, cores)
+    pairs = [others[k : k + 2] for k in range(0, len(others) - 1, 2)][: o.pairs] or [others]
+    lanes = [(group["gpu"], hosts), *((group["two"], pair) for pair in pairs)]
+    threads = [threading.Thread(target=run, args=(*lane, beside, o)) for lane in lanes]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
     run(group["all"], cores, begin + o.limit, o)
     page = summary(parts, o)
     (o.results / "summary.md").write_text(page)

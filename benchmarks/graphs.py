@@ -117,8 +117,11 @@ def bandwidth(device: str) -> float:
 
 def times_of(run: Callable[[int], Any], sources: list[Any], repeat: int) -> tuple[float, list[Any]]:
     """Median seconds and all results; of one source, the median of repeated runs."""
-    if timed(lambda: run(sources[0]))[0] > PATIENCE:  # which fills caches
+    first, result = timed(lambda: run(sources[0]))  # which fills caches
+    if first > PATIENCE:
         repeat = 1
+        if len(sources) == 1:
+            return first, [result]
     times, found = [], []
     for source in sources:
         for last in range(repeat if len(sources) == 1 else 1)[::-1]:
