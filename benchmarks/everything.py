@@ -44,7 +44,7 @@ WARM = ("refine triangulate sat dynamic generate max-flow community text bfs sss
 RARE = ("johnson truss independent matching colouring label-propagation louvain leiden densest"
         " max-clique betweenness edge-betweenness").split()  # fmt: skip
 TIMES = re.compile(r"^(?:Morph |loop |run |all |BFS |insert )?[mu]?s$")
-FACTOR = re.compile(r"([\d.,e+]+) ?x\b")
+FACTOR = re.compile(r"([\d.,]+(?:e[+-]\d+)?) ?x\)?$")
 
 
 @dataclass
