@@ -46,7 +46,7 @@ def following(g: morph.Graph, size: int) -> Case:
     batches = []
     for _ in range(8):
         ids = rng.choice(g.edges.live, min(size, len(g.edges)), replace=False).astype(np.int32)
-        batches.append((ids, rng.integers(1, 256, size).astype(weight.dtype)))
+        batches.append((ids, rng.integers(1, 256, len(ids)).astype(weight.dtype)))
     dynamic.apply(updates=(ids, weight[ids]))  # the first batch compiles, and makes rows gapped
 
     def batch() -> None:

@@ -287,6 +287,21 @@ def test_communities(script, tmp_path, capsys):
     assert " cpu " in capsys.readouterr().out
 
 
+def test_batches_of_a_small_graph(script, monkeypatch):
+    module, sizes = script("contended"), []
+
+    class Dynamic:
+        def __init__(self, g, source):
+            pass
+
+        def apply(self, updates):
+            sizes.extend(map(len, updates))
+
+    monkeypatch.setattr(morph, "DynamicSSSP", Dynamic)
+    module.following(morph.generate.grid(4, 4, weight=(1, 9)), 10_000)()
+    assert set(sizes) == {48} and len(sizes) == 6
+
+
 def test_launches(script):
     module = script("launch")
     assert module.launch("cpu") > 0 and len(module.tour("cpu")) >= 50
