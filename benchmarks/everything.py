@@ -201,7 +201,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--gap", type=Path, help="folder of the programs of the GAP suite")
     parser.add_argument("--limit", type=float, default=3600, help="seconds in all")
     parser.add_argument("--prepare", type=float, default=0.25, help="share of it for preparations")
-    parser.add_argument("--alone", type=float, default=0.4, help="share of it for the last group")
+    parser.add_argument("--alone", type=float, default=0.32, help="share of it for the last group")
     parser.add_argument("--pairs", type=int, default=1, help="of cores for the group two")
     parser.add_argument("--only", nargs="+", metavar="PART", help="parts, such as gpu-graphs")
     parser.add_argument("--inputs", nargs="*", default=INPUTS, help="graphs made first")
