@@ -326,16 +326,15 @@ class Parsed(Exception):
     """The arguments of a command have been read."""
 
 
-def commands():
+def commands(everything):
     """Commands that run a benchmark, as documents and `parts.txt` give them."""
     found = set()
     for document in DOCUMENTS:
         text = document.read_text()
         for match in re.findall(r"(?:^ +|`)([A-Z_]+=\S+ )?python benchmarks/([^`\n]+)", text, re.M):
             found.add(match[1].partition("#")[0].partition("    ")[0].strip())
-    for line in (FOLDER / "parts.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            found.add(line.split(maxsplit=3)[3].replace("{seven}", "bfs"))
+    every = argparse.Namespace(data="DATA", gap="gapbs", results="RESULTS", only=None)
+    found.update(part.command for part in everything.parts_of(every))
     return sorted(found)
 
 
@@ -348,7 +347,7 @@ def test_commands_of_documents_are_read(script, monkeypatch, capsys):
         raise Parsed
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
-    for command in commands():
+    for command in commands(script("everything")):
         name, *options = shlex.split(command)
         module = script(Path(name).stem, *options)
         if hasattr(module, "main"):
