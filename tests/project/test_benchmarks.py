@@ -135,6 +135,12 @@ def test_sat_beside_peers(script, capsys):
     assert "Falcon K20c / SP" in capsys.readouterr().out
 
 
+def test_formula_without_a_solution(script):
+    """The best assignment that was found is not taken for a model."""
+    row = script("sat").measure(morph.generate.random_ksat(3, 60, 40.0), 1, "cpu", 2.0)
+    assert not row["solved"]
+
+
 def test_parts_beside_one_device(script, capsys, tmp_path):
     rows = str(tmp_path / "rows")
     options = ["--scale", "6", "--repeat", "1", "--rows", rows, "--devices", "cpu,cpu,cpu"]
