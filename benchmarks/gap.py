@@ -82,8 +82,8 @@ def main(arguments: list[str] | None = None) -> None:
                 theirs = min(seconds_of([*command, *file, *more], o) for more in steps)
                 rows.append({"graph": graph.name, "algorithm": what, "ms": took * 1e3,
                              "GAP ms": beside(theirs, took)})  # fmt: skip
+                print(*rows[-1].values(), file=sys.stderr, flush=True)
         table(rows)
-        sys.stdout.flush()
 
 
 if __name__ == "__main__":
