@@ -28,7 +28,6 @@ class Exporting(Labelled):
 
     __slots__ = ()
 
-    edges: Table
     directed: bool
 
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:

@@ -108,6 +108,7 @@ class PartitionedGraph:
     """
 
     kind: ClassVar[str] = "graph"
+    _labels, numbered = None, False  # of points: see `morph.graph.labels`
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "behind", "changes", "device", "devices",
         "directed", "edges", "here", "kept", "made", "parts", "points", "recorder", "tables",

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from morph.graph import Graph
+from morph.graph.labels import Ids, Lookup
 from morph.language.arguments import integer
 from morph.language.messages import shown
 from morph.launch.behind import behind
@@ -18,13 +19,15 @@ from morph.runtime.arrays import listed
 from morph.runtime.device import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def of_graph(algorithm: F) -> F:
     """Wrap an algorithm: accept arguments of `Graph.of` and partitioned graphs, and lock the graph.
 
     The lock prevents changes by other threads between the first read of weights and the result.
-    An undirected graph must have the reverse of each edge.
+    An undirected graph must have the reverse of each edge.  If points have labels, the vertices
+    that the result lists are labels: see `lists_vertices`.
     """
 
     @wraps(algorithm)
@@ -33,7 +36,8 @@ def of_graph(algorithm: F) -> F:
         with graph._lock:
             if isinstance(graph, Graph):
                 graph.require_reverses()
-            return algorithm(graph, *args, **kwargs)
+            found = algorithm(graph, *args, **kwargs)
+            return found if graph._labels is None else in_labels(graph, found)
 
     return cast(F, run)
 
@@ -46,10 +50,47 @@ def of_graph_on_one_device(algorithm: F) -> F:
         graph = as_graph(graph)
         with graph._lock:
             graph.require_reverses()
-            return algorithm(graph, *args, **kwargs)
+            found = algorithm(graph, *args, **kwargs)
+            return found if graph._labels is None else in_labels(graph, found)
 
     run.in_parts = False  # type: ignore[attr-defined]
     return cast(F, run)
+
+
+VERTICES: dict[type, tuple[str, ...]] = {}
+"""The fields that list vertices, by the type of a result."""
+
+
+def lists_vertices(*fields: str) -> Callable[[type[T]], type[T]]:
+    """Declare the fields of a result that list vertices, i.e. are arrays of ids, or lists of these.
+
+    Where points have labels, these become arrays of labels.  Fields with a value for each point or
+    edge are indexed by ids, and so have ids as values, if vertices at all.
+    """
+
+    def declare(kind: type[T]) -> type[T]:
+        VERTICES[kind] = fields
+        return kind
+
+    return declare
+
+
+def in_labels(graph: Graph, found: Any) -> Any:
+    """Replace ids by labels in the `VERTICES` of a result, or of a list of results."""
+    if isinstance(found, list):
+        return [in_labels(graph, x) for x in found]
+    fields, names = VERTICES.get(type(found)), graph.lookup()
+    if fields is None or names is None:
+        return found
+    named = {name: labels_in(graph, names, getattr(found, name)) for name in fields}
+    return found._replace(**named)
+
+
+def labels_in(graph: Graph, names: Lookup, x: Any) -> Any:
+    """Replace each array of ids in lists and tuples by an array of labels, on the host."""
+    if isinstance(x, list | tuple):
+        return type(x)(labels_in(graph, names, part) for part in x)
+    return names.names(np.asarray(graph.device.to_host(x))) if hasattr(x, "dtype") else x
 
 
 def as_graph(graph: Any) -> Graph:
@@ -62,7 +103,7 @@ def as_graph(graph: Any) -> Graph:
 
 
 def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
-    """Check the id or label of a point, or several of them; integers are ids.
+    """Check the id or label of a point, or several of them, see `Graph.ids_of`.
 
     Returns
     -------
@@ -77,7 +118,8 @@ def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
         If a value is neither the id nor the label of a live point.
     """
     n = len(graph.points)
-    if type(source) is int and 0 <= source < n and not graph.points.deletes:
+    plain = type(source) is int and graph._labels is None
+    if plain and 0 <= source < n and not graph.points.deletes:
         return np.array([source], np.int32)
     ids = _host_ids(graph, source, name)
     if ids.size and ids.dtype.kind not in "iu":
@@ -106,6 +148,13 @@ def vertex_id(graph: Graph, vertex: Any, name: str) -> int:
     return int(source_ids(graph, [vertex], name)[0])
 
 
+def is_one_vertex(graph: Graph, vertices: Any) -> bool:
+    """Whether an argument is one id or label, not an array or list of these."""
+    if isinstance(vertices, list | tuple | set | frozenset):
+        return graph._is_label(vertices)
+    return np.ndim(vertices) == 0
+
+
 def checked_seed(seed: Any) -> int:
     """Return the seed of random numbers, an integer from 0 on.
 
@@ -123,6 +172,8 @@ def checked_seed(seed: Any) -> int:
 
 
 def _host_ids(graph: Graph | PartitionedGraph, source: Any, name: str) -> Any:
+    if isinstance(source, Ids):
+        return source.array
     if isinstance(graph, PartitionedGraph):  # has no labels
         return np.asarray(graph.device.to_host(listed(source, name))).ravel()
     return graph.ids_of(source, name)

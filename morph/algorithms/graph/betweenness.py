@@ -29,6 +29,7 @@ import numpy as np
 from morph.algorithms.graph.arguments import (
     as_graph,
     checked_seed,
+    lists_vertices,
     of_graph,
     results,
     results_device,
@@ -71,6 +72,7 @@ class WorkOnParts(NamedTuple):
     lost: Any
 
 
+@lists_vertices("sources")
 class Betweenness(NamedTuple):
     """Result of `betweenness`: ``centrality``, shape (n,), float64, and the ``sources`` used."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph, results, results_device
+from morph.algorithms.graph.arguments import lists_vertices, of_graph, results, results_device
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
@@ -33,6 +33,7 @@ class CoreNumber(NamedTuple):
     largest: int
 
 
+@lists_vertices("points")
 class KCore(NamedTuple):
     """Result of `k_core`: ``points``, the ids in it, ascending, int64."""
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.arguments import lists_vertices, of_graph_on_one_device
 from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.simple import degrees, ranked_pairs, sorted_rows
 from morph.data.collection import Collection, Flag
@@ -40,6 +40,7 @@ from morph.runtime.arrays import count_true
 INFINITY = 2**31 - 1
 
 
+@lists_vertices("points")
 class DensestSubgraph(NamedTuple):
     """Result of `densest_subgraph`: ``points``, ascending, int64; ``density``, a `Fraction`."""
 

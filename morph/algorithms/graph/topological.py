@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device, results
+from morph.algorithms.graph.arguments import lists_vertices, of_graph_on_one_device, results
 from morph.algorithms.graph.cycles import NO_PREDECESSOR, CycleError, refuse_cycle
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
@@ -21,6 +21,7 @@ from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, atomic_sub, i32
 
 
+@lists_vertices("order")
 class TopologicalOrder(NamedTuple):
     """Result of `topological_order`.
 
