@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.labels import Labelled
 from morph.language.arguments import check_name
