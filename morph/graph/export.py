@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.labels import Labelled
 from morph.language.arguments import check_name
@@ -27,6 +28,8 @@ class Exporting(Labelled):
 
     __slots__ = ()
 
+    points: Table
+    edges: Table
     directed: bool
 
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.language.arguments import boolean
 from morph.language.messages import shown
@@ -64,12 +63,12 @@ class Ids(NamedTuple):
 
 
 class Labelled:
-    """Base of `Graph`: the labels of its points."""
+    """Base of `Graph` and `PartitionedGraph`: the labels of their points."""
 
     __slots__ = ("_labels", "_lookup", "numbered")
 
-    points: Table
-    edges: Table
+    points: Any
+    edges: Any
     device: Device
     changes: int
 
@@ -225,7 +224,7 @@ class Labelled:
             raise IndexError(f"edge {wrong[0]}: the graph has {len(self.edges)}")
         with self.device.active():
             at = self.device.asarray(ids.astype(np.int64))
-            src, dst = (self.edges.columns[name].array[at] for name in ENDS)
+            src, dst = (getattr(self.edges, name)[at] for name in ENDS)
         if (found := self.lookup()) is None:
             return src, dst
         src, dst = (found.names(np.asarray(self.device.to_host(a))) for a in (src, dst))
@@ -347,6 +346,11 @@ class Labelled:
             self.points.columns[COLUMN].array[:n] = self.device.xp.arange(n, dtype=np.int32)
         self._take_labels(np.fromiter([*given, None], object, n + 1))
 
+    def _label_at(self, p: int) -> Any:
+        """Return the label of a point, if any, also if a batch has just deleted it."""
+        column, labels = self.points.columns.get(COLUMN), self._labels
+        return None if column is None or labels is None else labels[int(column.array[p])]
+
     @exclusive
     def lookup(self) -> Lookup | None:
         """Return the labels as of now; None if points have none."""
@@ -369,11 +373,7 @@ class Labelled:
 
 def name_of(graph: Any, vertex: Any) -> str:
     """Return the label of a vertex for an error message, or its id if it has no label."""
-    label = None
-    labels = graph._labels if isinstance(graph, Labelled) else None  # not of parts
-    if labels is not None and COLUMN in graph.points.columns:
-        # also of points that a batch has just deleted
-        label = labels[int(graph.points.columns[COLUMN].array[int(vertex)])]
+    label = None if graph._labels is None else graph._label_at(int(vertex))
     return str(int(vertex)) if label is None else shown(label, SHOWN)
 
 

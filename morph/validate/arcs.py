@@ -93,11 +93,9 @@ class Arcs:
             raise WrongAnswer(str(error)) from None
 
     def _ids(self, vertices: Any, what: str) -> NDArray[Any]:
-        if isinstance(vertices, Ids):
-            return vertices.array
-        if not isinstance(self._graph, Graph) or not self._graph.labelled:
-            return self.host(vertices)  # type: ignore[no-any-return]
-        return self._graph.ids_of(vertices, what)
+        if isinstance(vertices, Ids) or self._graph.labelled:
+            return self._graph.ids_of(vertices, what)
+        return self.host(vertices)  # type: ignore[no-any-return]
 
     def sources(self, source: Any) -> Ints:
         """Return the ids of the sources, which are given as ids or labels.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from itertools import pairwise
 
 import networkx as nx
@@ -322,3 +323,35 @@ def test_errors_list_the_vertices_of_a_cycle_by_labels():
     assert {*found.value.vertices} == {10, 20, 30}
     src, dst = g.ends_of(found.value.edges)
     assert src.tolist() == found.value.vertices.tolist() and sorted(dst) == [10, 20, 30]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_graphs_in_parts_have_the_labels(kind):
+    plain = morph.generate.grid(3, 4, device="cpu")
+    plain.edges.add("weight", np.int32, 1)
+    g, of = labelled(plain, kind)
+    parts, a, b = morph.partition(g, ["cpu"] * 3), *of([0, 5])
+    assert parts.labels.tolist() == g.labels.tolist() and parts.labels_of([5]) == [b]
+    assert parts.to("cpu").labels.tolist() == g.labels.tolist()
+    for call in (
+        lambda g, of: morph.bfs(g, of([0, 5])),
+        lambda g, of: morph.sssp(g, of(5), targets=of([1])),
+        lambda g, of: morph.bellman_ford(g, of(5)),
+        lambda g, of: morph.DynamicSSSP(g, of(5)).distance,
+        lambda g, of: morph.betweenness(g, of([3, 5])),
+        lambda g, of: morph.k_core(g, 2),
+    ):
+        same(g, call(plain, lambda ids: ids), call(parts, of), of)
+    found = morph.sssp(parts, b, predecessors=True)
+    validate.sssp(parts, found.distance, found.predecessor, source=b)
+    assert parts.by_label(found.distance) == g.by_label(morph.sssp(g, b).distance)
+    assert parts.by_label(found.predecessor, vertices=True)[b] is None
+    inserted = parts.apply(inserts=([a], [b], [1])).inserted
+    assert [x[0] for x in parts.ends_of(inserted)] == [a, b]
+    assert int(morph.bfs(parts, a).distance[5]) == 1
+    with pytest.raises(validate.WrongAnswer, match=re.escape(f"vertex {of([1])[0]!r}")):
+        validate.bfs(parts, np.zeros(12, np.int32), source=a)
+    with pytest.raises(ValueError, match="source: no vertex has the label 'z'"):
+        morph.bfs(parts, "z")
+    with pytest.raises(TypeError, match="labels of a graph in parts"):
+        parts.labels = range(12)

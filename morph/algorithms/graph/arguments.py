@@ -10,12 +10,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from morph.graph import Graph
-from morph.graph.labels import Ids, Lookup
+from morph.graph.labels import Lookup
 from morph.language.arguments import integer
 from morph.language.messages import shown
 from morph.launch.behind import behind
 from morph.partition.graph import PartitionedGraph
-from morph.runtime.arrays import listed
 from morph.runtime.device import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,7 +120,7 @@ def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
     plain = type(source) is int and graph._labels is None
     if plain and 0 <= source < n and not graph.points.deletes:
         return np.array([source], np.int32)
-    ids = _host_ids(graph, source, name)
+    ids = graph.ids_of(source, name)
     if ids.size and ids.dtype.kind not in "iu":
         raise TypeError(f"{name} is an id or an array of ids, not {shown(source)}")
     wrong = ids[(ids < 0) | (ids >= n)]
@@ -138,7 +137,7 @@ def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
 def source_rows(graph: Graph, source: Any, name: str = "source") -> Any:
     """Check ids of points like `source_ids`; preserves their order and duplicates."""
     source_ids(graph, source, name)
-    return _host_ids(graph, source, name).astype(np.int32)
+    return graph.ids_of(source, name).astype(np.int32)
 
 
 def vertex_id(graph: Graph, vertex: Any, name: str) -> int:
@@ -169,14 +168,6 @@ def checked_seed(seed: Any) -> int:
     if found < 0:
         raise ValueError(f"seed is 0 or more, not {found}")
     return found
-
-
-def _host_ids(graph: Graph | PartitionedGraph, source: Any, name: str) -> Any:
-    if isinstance(source, Ids):
-        return source.array
-    if isinstance(graph, PartitionedGraph):  # has no labels
-        return np.asarray(graph.device.to_host(listed(source, name))).ravel()
-    return graph.ids_of(source, name)
 
 
 def batch_size(graph: Graph) -> int:
