@@ -361,14 +361,15 @@ class Graph(Making, Exporting):
         Parameters
         ----------
         inserts : (src, dst), (src, dst, weight), or mapping of column names to arrays
-            Arrays of shape (k,), on any device, or one value each.  Other columns get their fill.
-            An insert of an existing pair adds a parallel edge; loops are allowed.
+            Arrays of shape (k,), on any device, or one value each; ends are ids or `labels`.  Other
+            columns get their fill.  An insert of an existing pair adds a parallel edge; loops are
+            allowed.
         deletes : array of ids, or tuple (src, dst)
             Edges by id, or by ends: the k-th occurrence of a pair denotes the k-th of its edges,
             by id.
         updates : (ids, weight) or (src, dst, weight)
             Weights to set.  A pair denotes its edge with the smallest id.
-        delete_points : array of ids
+        delete_points : array of ids or labels
         nonnegative : bool
             Refuse negative weights and NaN.
         then : callable, optional

@@ -67,6 +67,8 @@ class Labelled:
 
     __slots__ = ("_labels", "_lookup", "numbered")
 
+    _labels: Array | None
+    _lookup: Lookup | None
     points: Any
     edges: Any
     device: Device
@@ -87,6 +89,15 @@ class Labelled:
 
         Deleted and later points have the label None.  Assign one distinct label for each point
         (ValueError), or None.  The array is read-only.
+
+        Notes
+        -----
+        If points have labels, arguments of algorithms and batches are labels or ids.  An integer is
+        an id, unless a label is a number: then numbers are labels.  Results that list vertices,
+        such as those of a path or a clique, are arrays of labels, on the host.  Results with a
+        value for each point or edge are in the order of ids, and values that denote points, such as
+        predecessors, are ids: `by_label` and `labels_of` convert these.  Edges are ids, too:
+        `ends_of`.  A point without a label is named by its id; a ValueError if labels are numbers.
         """
         found = self.lookup()
         return None if found is None else found.labels

@@ -109,6 +109,8 @@ class PartitionedGraph(Labelled):
     """
 
     kind: ClassVar[str] = "graph"
+    points: PartitionedTable
+    edges: PartitionedTable
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "behind", "changes", "device", "devices",
         "directed", "edges", "here", "kept", "made", "parts", "points", "recorder", "tables",

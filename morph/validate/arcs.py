@@ -94,7 +94,7 @@ class Arcs:
 
     def _ids(self, vertices: Any, what: str) -> NDArray[Any]:
         if isinstance(vertices, Ids) or self._graph.labelled:
-            return self._graph.ids_of(vertices, what)
+            vertices = self._graph.ids_of(vertices, what)
         return self.host(vertices)  # type: ignore[no-any-return]
 
     def sources(self, source: Any) -> Ints:

@@ -88,7 +88,7 @@ def betweenness(
     ----------
     graph : Graph
     centrality : array of float, shape (n,)
-    sources : array of int, optional
+    sources : array of ids or labels, optional
         The sources that were used, if not all points.
     weighted, normalized, endpoints
         As in `morph.betweenness`.
@@ -141,7 +141,7 @@ def edge_betweenness(
     graph : Graph
     centrality : array of float, shape (m,)
         Values of deleted edges are ignored.
-    sources : array of int, optional
+    sources : array of ids or labels, optional
         The sources that were used, if not all points.
     weighted, normalized
         As in `morph.edge_betweenness`.

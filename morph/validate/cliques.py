@@ -20,7 +20,7 @@ def max_clique(graph: Graph, points: Any) -> None:
     Parameters
     ----------
     graph : Graph
-    points : array of int
+    points : array of ids or labels
 
     Raises
     ------
@@ -44,7 +44,7 @@ def cliques(graph: Graph, found: Iterable[Any]) -> None:
     Parameters
     ----------
     graph : Graph
-    found : iterable of array of int
+    found : iterable of array of ids or labels
 
     Raises
     ------
@@ -82,7 +82,7 @@ def max_k_plex(graph: Graph, points: Any, k: int) -> None:
     Parameters
     ----------
     graph : Graph
-    points : array of int
+    points : array of ids or labels
     k : int
 
     Raises

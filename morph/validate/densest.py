@@ -21,7 +21,7 @@ def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any 
     Parameters
     ----------
     graph : Graph
-    points : array of int
+    points : array of ids or labels
     density : Fraction, optional
     exact : bool
         Whether ``points`` must be the union of all densest subgraphs; else a density of at least

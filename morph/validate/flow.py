@@ -22,7 +22,7 @@ def max_flow(
     ----------
     graph : Graph
     flow : array of int, shape (m,)
-    source, sink : int
+    source, sink : int or label
     value : int, optional
     cut : array of bool, shape (n,), optional
         The source side of a minimum cut.  Without it, the set of vertices that are reachable from

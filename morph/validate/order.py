@@ -19,7 +19,7 @@ def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
     Parameters
     ----------
     graph : Graph
-    order : array of int, shape (live,)
+    order : array of ids or labels, shape (live,)
         Any topological order of the points.
     level : array of int, shape (n,), optional
         The number of edges on the longest path to each point.

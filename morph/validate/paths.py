@@ -190,7 +190,7 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
     Parameters
     ----------
     graph : Graph
-    vertices : array of int, shape (k + 1,)
+    vertices : array of ids or labels, shape (k + 1,)
     edges : array of int, shape (k,)
         Ids of the edges.
     length : number, optional

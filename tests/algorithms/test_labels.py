@@ -314,6 +314,22 @@ def test_checkers_name_vertices_by_labels():
         morph.path(g, morph.bfs(g, "a"), "z")
 
 
+def test_errors_of_weights_name_labels():
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([("a", "b", -1.0), ("b", "c", 2.0)])
+    g = Graph.of(graph)
+    for call, message in (
+        (lambda: morph.betweenness(g, weighted=True), "the edge from 'a' to 'b' has -1"),
+        (lambda: g.apply(inserts=("a", "c"), delete_points=["c"]), r"inserts.dst\[0\] = 'c' is"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    capacities = Graph.from_edges([0, 1], [1, 2], weight=[-3, 1])
+    capacities.labels = ["s", "m", "t"]
+    with pytest.raises(ValueError, match="the edge from 's' to 'm' has -3"):
+        morph.max_flow(capacities, "s", "t")
+
+
 def test_errors_list_the_vertices_of_a_cycle_by_labels():
     graph = nx.DiGraph()
     graph.add_weighted_edges_from([(10, 20, 1), (20, 30, -3), (30, 10, 1)])

@@ -67,7 +67,8 @@ class Community(NamedTuple):
     min_degree : int
         Of the subgraph that the vertices induce.
     vertices : array of int64, shape (count,)
-        Ascending, on the host.
+        Ascending, on the host.  If points have labels, these, also in ``all`` and ``top``, see
+        `Graph.labels`; in order of the ids.
     proved : bool
         Whether no subgraph has a larger minimum degree, and ``all`` and ``top``, if not None, are
         complete.
@@ -190,7 +191,7 @@ def community(
     ----------
     graph : Graph, or an argument of `Graph.of`
         On any device.  Directions, parallel edges and loops are ignored.
-    q : int or array of int
+    q : int, label, or array of these
         The vertex that the subgraph has, or several: a query for each.
     size : (int, int), or array of int, shape (count, 2)
         The least and the largest number of vertices, both allowed; or those of each query.

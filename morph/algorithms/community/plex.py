@@ -36,7 +36,10 @@ LISTED_NODES = 1 << 22  # that all searches on adjacency lists of a call visit, 
 
 @lists_vertices("points")
 class MaxPlex(NamedTuple):
-    """Result of `max_k_plex`: ``points``, ascending, int64, on the host; ``size``; ``proved``."""
+    """Result of `max_k_plex`: ``points``, on the host; ``size``; ``proved``.
+
+    ``points``: ascending ids, int64, or labels, see `Graph.labels`.
+    """
 
     points: Any
     size: int

@@ -18,7 +18,7 @@ from morph.partition.graph import PartitionedGraph
 from morph.runtime.device import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
+R = TypeVar("R")
 
 
 def of_graph(algorithm: F) -> F:
@@ -60,32 +60,31 @@ VERTICES: dict[type, tuple[str, ...]] = {}
 """The fields that list vertices, by the type of a result."""
 
 
-def lists_vertices(*fields: str) -> Callable[[type[T]], type[T]]:
+def lists_vertices(*fields: str) -> Callable[[type[R]], type[R]]:
     """Declare the fields of a result that list vertices, i.e. are arrays of ids, or lists of these.
 
     Where points have labels, these become arrays of labels.  Fields with a value for each point or
     edge are indexed by ids, and so have ids as values, if vertices at all.
     """
 
-    def declare(kind: type[T]) -> type[T]:
+    def declare(kind: type[R]) -> type[R]:
         VERTICES[kind] = fields
         return kind
 
     return declare
 
 
-def in_labels(graph: Graph, found: Any) -> Any:
+def in_labels(graph: Graph | PartitionedGraph, found: R) -> R:
     """Replace ids by labels in the `VERTICES` of a result, or of a list of results."""
-    if isinstance(found, list):
-        return [in_labels(graph, x) for x in found]
-    fields, names = VERTICES.get(type(found)), graph.lookup()
-    if fields is None or names is None:
-        return found
-    named = {name: labels_in(graph, names, getattr(found, name)) for name in fields}
-    return found._replace(**named)
+    made: Any = found
+    if isinstance(made, list):
+        made = [in_labels(graph, x) for x in made]
+    elif (fields := VERTICES.get(type(made))) and (names := graph.lookup()) is not None:
+        made = made._replace(**{x: labels_in(graph, names, getattr(made, x)) for x in fields})
+    return made  # type: ignore[no-any-return]
 
 
-def labels_in(graph: Graph, names: Lookup, x: Any) -> Any:
+def labels_in(graph: Graph | PartitionedGraph, names: Lookup, x: Any) -> Any:
     """Replace each array of ids in lists and tuples by an array of labels, on the host."""
     if isinstance(x, list | tuple):
         return type(x)(labels_in(graph, names, part) for part in x)

@@ -194,7 +194,7 @@ def _least_weight(graph: Graph) -> Any:
         least, most = weight.min().item(), weight.max().item()
         if not least > -np.inf or most != most:
             k = int((~(weight > -np.inf)).argmax())
-            u, v = (int(end[live][k]) for end in (graph.edges.src, graph.edges.dst))
+            u, v = (name_of(graph, end[live][k]) for end in (graph.edges.src, graph.edges.dst))
             raise ValueError(
                 "bellman_ford needs weights that are neither NaN nor -inf, but the edge from"
                 f" {u} to {v} has {weight[k]}"

@@ -155,8 +155,9 @@ def positive_lengths(graph: Graph) -> Any:
         bad = xp.flatnonzero(~(weight[live] > 0))
         if bad.size:
             u, v, w = (getattr(graph.edges, c)[live][bad[0]] for c in ("src", "dst", "weight"))
+            u, v = name_of(graph, u), name_of(graph, v)
             raise ValueError(
-                f"betweenness needs weights above 0, but the edge from {int(u)} to {int(v)} has {w}"
+                f"betweenness needs weights above 0, but the edge from {u} to {v} has {w}"
             )
         if weight.dtype.kind == "f":
             length = weight.astype(np.result_type(weight.dtype, np.float32))

@@ -65,7 +65,10 @@ DEEPEST = 24  # capacity of an item's stack, in open nodes
 
 @lists_vertices("points")
 class MaxClique(NamedTuple):
-    """Result of `max_clique`: ``points``, ascending, int64, on the host; ``size``, an int."""
+    """Result of `max_clique`: ``points``, on the host, and ``size``, an int.
+
+    ``points``: ascending ids, int64, or labels, see `Graph.labels`.
+    """
 
     points: Any
     size: int
@@ -533,8 +536,8 @@ def cliques(graph: Any) -> Iterator[Any]:
     -------
     iterator of array of int64
         The ascending points of each clique, on the host; cliques in any order, without duplicates.
-        The search is lazy, as there may be up to 3**(n / 3) cliques.  If points have labels, arrays
-        of labels.
+        The search is lazy, as there may be up to 3**(n / 3) cliques.  If points have labels, these
+        are arrays of labels, see `Graph.labels`.
     """
     search, names = _search_of(graph)
     found = _iterate(search)

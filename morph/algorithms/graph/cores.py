@@ -35,7 +35,7 @@ class CoreNumber(NamedTuple):
 
 @lists_vertices("points")
 class KCore(NamedTuple):
-    """Result of `k_core`: ``points``, the ids in it, ascending, int64."""
+    """Result of `k_core`: ``points``, ascending ids, int64, or labels, see `Graph.labels`."""
 
     points: Any
 
@@ -162,7 +162,7 @@ def k_core(graph: Graph, k: int) -> KCore:
     Returns
     -------
     KCore
-        ``points``, shape (count,), int64, on the graph's device.
+        ``points``, shape (count,), int64, on the graph's device; labels are on the host.
 
     Raises
     ------

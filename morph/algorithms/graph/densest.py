@@ -42,7 +42,10 @@ INFINITY = 2**31 - 1
 
 @lists_vertices("points")
 class DensestSubgraph(NamedTuple):
-    """Result of `densest_subgraph`: ``points``, ascending, int64; ``density``, a `Fraction`."""
+    """Result of `densest_subgraph`: ``points`` and ``density``, a `Fraction`.
+
+    ``points``: ascending ids, int64, or labels, see `Graph.labels`.
+    """
 
     points: Any
     density: Fraction
@@ -204,7 +207,8 @@ def densest_subgraph(graph: Graph, *, exact: bool = True) -> DensestSubgraph:
     -------
     DensestSubgraph
         ``points``, shape (size,), int64, ascending, on the graph's device: if exact, the union of
-        all densest subgraphs, which is densest, too; all points of a graph without edges.
+        all densest subgraphs, which is densest, too; all points of a graph without edges.  Labels
+        are on the host.
         ``density``, a `fractions.Fraction`: the number of edges among the points divided by the
         number of points; 0 without points.
 

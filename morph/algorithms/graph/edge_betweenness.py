@@ -24,7 +24,10 @@ from morph.prelude import f64
 
 @lists_vertices("sources")
 class EdgeBetweenness(NamedTuple):
-    """Result of `edge_betweenness`: ``centrality``, shape (m,), float64, and ``sources``."""
+    """Result of `edge_betweenness`: ``centrality``, shape (m,), float64, and ``sources``.
+
+    ``sources``: ids, int64, or labels, see `Graph.labels`.
+    """
 
     centrality: Any
     sources: Any

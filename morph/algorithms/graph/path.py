@@ -25,7 +25,7 @@ class Path(NamedTuple):
     """Result of `path`: ``vertices``, shape (k + 1,), int32, and ``edges``, shape (k,), int64.
 
     Both are on the graph's device and begin at the source; ``edges`` are ids.  If points have
-    labels, ``vertices`` are labels, on the host.
+    labels, ``vertices`` are labels, on the host, see `Graph.labels`.
     """
 
     vertices: Any
@@ -111,8 +111,8 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
             raise ValueError(f"predecessor has shape {before.shape}, not ({n},): row= selects one")
         if before[end].item() < 0 and distance[end].item() != 0:
             raise ValueError(f"no path leads to vertex {name_of(graph, end)}")
-        found = _traced(graph, before, end)
-        return found if graph._labels is None else in_labels(graph, found)
+        made = _traced(graph, before, end)
+        return made if graph._labels is None else in_labels(graph, made)
 
 
 def _traced(graph: Graph, before: Any, end: int) -> Path:

@@ -25,8 +25,8 @@ from morph.prelude import atomic_add, atomic_min, atomic_sub, i32
 class TopologicalOrder(NamedTuple):
     """Result of `topological_order`.
 
-    ``order``, shape (live,), int64: the points; ``level``, shape (n,), int32; ``levels``, an int:
-    how many there are.
+    ``order``, shape (live,): the ids of the points, int64, or labels, see `Graph.labels`;
+    ``level``, shape (n,), int32; ``levels``, an int: how many there are.
     """
 
     order: Any
@@ -92,9 +92,9 @@ def topological_order(graph: Graph) -> TopologicalOrder:
     Returns
     -------
     TopologicalOrder
-        On the graph's device.  ``level``: the number of edges on the longest path to a point, -1
-        for deleted points.  ``order``: the points by level, ties by id; so neither depends on the
-        device or the number of threads.
+        On the graph's device; labels are on the host.  ``level``: the number of edges on the
+        longest path to a point, -1 for deleted points.  ``order``: the points by level, ties by id;
+        so neither depends on the device or the number of threads.
 
     Raises
     ------
