@@ -12,6 +12,7 @@ import pytest
 from graphs import CASES, edge_lists, graph_of
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import host, tries
 
 import morph
@@ -371,3 +372,23 @@ def test_graphs_in_parts_have_the_labels(kind):
         morph.bfs(parts, "z")
     with pytest.raises(TypeError, match="labels of a graph in parts"):
         parts.labels = range(12)
+
+
+def test_labels_of_results_on_a_gpu_are_on_the_host(monkeypatch):
+    device = pretended(monkeypatch)
+    g = Graph.from_edges([0, 0, 1, 2], [1, 2, 2, 3], weight=[1, 4, 1, 1], device=device)
+    plain = g.copy()
+    g.labels = ["a", "b", "c", "d"]
+    for call in (
+        lambda g, of: morph.k_core(g, 2),
+        lambda g, of: morph.densest_subgraph(g),
+        lambda g, of: morph.topological_order(g),
+        lambda g, of: morph.path(g, morph.sssp(g, of(0), predecessors=True), of(3)),
+        lambda g, of: morph.betweenness(g, of([1, 2])),
+        lambda g, of: morph.bfs(g, of(g.device.asarray([1, 2]) if of(0) == 0 else [1, 2])),
+    ):
+        same(g, call(plain, lambda ids: ids), call(g, g.labels_of), g.labels_of)
+    assert type(plain.ends_of(morph.mst(plain).edges)[0]) is type(morph.mst(plain).edges)
+    src, dst = g.ends_of(morph.path(g, morph.bfs(g, "a"), "d").edges)
+    assert src.tolist() == ["a", "c"] and dst.tolist() == ["c", "d"]
+    assert g.by_label(morph.bfs(g, "a").predecessor, vertices=True)["d"] == "c"
