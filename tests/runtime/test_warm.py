@@ -3,14 +3,20 @@
 import itertools
 import json
 import os
+import pty
 import re
+import select
+import shlex
 import subprocess
 import sys
+import time
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 from click.testing import CliRunner
+from limits import SLOWER
 
 import morph
 from morph.algorithms.registry import ALGORITHMS
@@ -116,7 +122,8 @@ def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     monkeypatch.setattr(cuda, "ship", lambda text, arch, folder: made.append((text, arch)))
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
-    _ship(tmp_path, ("sm_90", "sm_75"), 2, None)
+    with ThreadPool(1) as pool:
+        _ship(tmp_path, ("sm_90", "sm_75"), pool, None)
     texts = "kernel", "extra", small_copies.MODULE
     assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
     assert not list(tmp_path.iterdir())
@@ -131,6 +138,77 @@ def test_all_architectures_and_one_more():
         "sm_120",
         "sm_90a",
     )
+
+
+def in_terminal(args, env, interrupt=None):
+    """Run a command in a terminal of its own; return its exit code, output and time to end.
+
+    When ``interrupt()`` is true, Ctrl-C is pressed there, which reaches its child processes, too.
+    """
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "morph", *args], env)
+    shown, pressed = b"", None
+    while True:
+        ready, _, _ = select.select([terminal], [], [], 0.01)
+        try:
+            if ready and not (more := os.read(terminal, 4096)):
+                break
+            shown += more if ready else b""
+        except OSError:  # all processes have closed it
+            break
+        if pressed is None and interrupt is not None and interrupt():
+            os.write(terminal, b"\x03")
+            pressed = time.monotonic()
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+    took = 0.0 if pressed is None else time.monotonic() - pressed
+    return os.waitstatus_to_exitcode(status), shown.decode(), took
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """An environment with an empty cache, and temporary files of compilers in a folder of it."""
+    (tmp_path / "compilers").mkdir()
+    cache = tmp_path / "cache"
+    return os.environ | {"MORPH_CACHE": str(cache), "TMPDIR": str(tmp_path / "compilers")}
+
+
+def test_a_bar_on_a_terminal(fresh):
+    code, shown, _ = in_terminal(["warm", "generate", "text", "--device", "python"], fresh)
+    lines = [x.strip() for x in shown.split("\r") if x.strip()]
+    assert code == 0 and len(lines) == 5
+    assert lines[0] == f"[{'-' * 30}] 0 of 4"
+    assert lines[-1] == f"[{'#' * 30}] 4 of 4 generate" or lines[-1].endswith("4 of 4 text")
+    assert all(len(line) < 80 for line in lines) and shown.endswith("\r")
+
+
+def test_ctrl_c_ends_all_compilers(tmp_path, fresh):
+    """The compiler of the last unit leaves a file if it is killed; the others are g++."""
+    started = tmp_path / "started"
+    compiler = tmp_path / "cxx"
+    real = shlex.join(cpu.compiler().command)
+    compiler.write_text(f"""#!/bin/sh
+case "$*" in *" -O3 "*) ;; *) exec {real} "$@";; esac
+trap 'rm -f "$TMPDIR/$$"; exit 1' TERM
+echo $$ > "$TMPDIR/$$"
+echo $$ >> {started}
+sleep 77.5 & wait
+""")
+    compiler.chmod(0o755)
+    fresh["MORPH_CXX"] = str(compiler)
+
+    def compiling():
+        return started.exists() and len(started.read_text().split()) >= 2
+
+    args = ["warm", "bfs", "pagerank", "--jobs", "2", "--device", "cpu"]
+    code, shown, took = in_terminal(args, fresh, compiling)
+    assert code == 130 and shown.count("interrupted") == 1 and "Traceback" not in shown
+    assert took < 0.3 * SLOWER
+    for compiler in started.read_text().split():
+        assert not Path(f"/proc/{compiler}").exists()
+    left = [f.name for f in (tmp_path / "cache").iterdir() if f.name.startswith("tmp-")]
+    assert left == [] and list((tmp_path / "compilers").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -273,9 +273,9 @@ def write_text(key: str, text: str) -> Path:
     return _write(f"{key}.cpp", text)
 
 
-def temporary(suffix: str) -> Path:
-    """Return a new, empty file in the cache directory, whose name no other process uses."""
-    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path(suffix))
+def temporary(suffix: str, folder: Path | None = None) -> Path:
+    """Return a new, empty file in the cache or a folder, whose name no other process uses."""
+    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, folder or path(suffix))
     os.close(handle)
     return Path(name)
 
@@ -315,11 +315,7 @@ def remember_unit(key: str, facts: dict[str, Any], folder: Path | None) -> None:
     The first line is a checksum of the second: what is compiled is not made of a damaged text.
     """
     name, text = f"{_UNIT}{key}.json", json.dumps(facts)  # in ASCII
-    text = f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
-    if folder is None:
-        _write(name, text)
-    else:
-        (folder / name).write_text(text, encoding="utf-8")
+    _write(name, f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", folder)
 
 
 def entries() -> list[Entry]:
@@ -375,8 +371,8 @@ def _read(record: Path) -> Entry | None:
         return None
 
 
-def _write(name: str, text: str) -> Path:
-    file, final = temporary("part"), path() / name
+def _write(name: str, text: str, folder: Path | None = None) -> Path:
+    file, final = temporary("part", folder), (folder or path()) / name
     try:
         file.write_text(text, encoding="utf-8")
         os.replace(file, final)
