@@ -181,7 +181,8 @@ def _refine(device: str) -> Calls:
     for given in options:
         for progress in (None, lambda *_: None):  # one launch, or one launch per round
             yield partial(_refined, progress=progress, device=device, **given)
-    yield from common_units.builders("refine", device)
+    for call in ("refine", "triangulate"):  # the command `refine` triangulates a file of points
+        yield from common_units.builders(call, device)
 
 
 def _refined(device: str, **options: Any) -> None:

@@ -116,6 +116,13 @@ def test_common_units_are_compiled_whatever_the_calls_launch(tmp_path, monkeypat
     assert len(list(tmp_path.glob("unit-*.json"))) == len(built) == 42
 
 
+def test_the_units_of_refine_alone():
+    """The command triangulates a file of points; on a GPU by units that a CPU does not launch."""
+    units = [c.args[0] for c in CALLS["refine"]("cpu") if c.func is common_units._build_now]
+    names = {unit.function.__name__ for unit in units}
+    assert {"insert_sequentially", "run_rounds"} <= names
+
+
 def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
