@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import runpy
 import select
 import shlex
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -146,6 +147,67 @@ def test_all_architectures_and_one_more():
         "sm_120",
         "sm_90a",
     )
+
+
+@pytest.fixture
+def hook(tmp_path, monkeypatch):
+    """The hook of a build, whose commands end with its `status`; and the warnings of the build."""
+    interface = "hatchling.builders.hooks.plugin.interface"
+    parts = interface.split(".")
+    for k in range(1, len(parts) + 1):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:k]), ModuleType(parts[k - 1]))
+    sys.modules[interface].BuildHookInterface = object
+    file = Path(__file__).parents[2] / "hatch_build.py"
+    made = runpy.run_path(str(file))["CompiledKernels"]()
+    warnings, commands = [], []
+    made.directory, made.root, made.status = str(tmp_path / "build"), str(file.parent), 0
+    made.app = SimpleNamespace(display_warning=warnings.append)
+
+    def run(command, **options):
+        folder = Path(command[command.index("--ship") + 1])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{len(commands)}.so").touch()
+        commands.append(command)
+        return SimpleNamespace(returncode=made.status)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for name in ("", "_ARCHS", "_FOLDER", "_PYTHONS"):
+        monkeypatch.delenv(f"MORPH_WHEEL{name}", raising=False)
+    return made, warnings, commands
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_build_of_a_wheel(hook, tmp_path, monkeypatch, kept):
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    build, warnings, commands = hook
+    folder = tmp_path / ("kept" if kept else "build/compiled")
+    if kept:
+        monkeypatch.setenv("MORPH_WHEEL_FOLDER", str(folder))
+    monkeypatch.setenv("MORPH_WHEEL_PYTHONS", "python3.12")
+    for _ in range(2):
+        data = {"force_include": {}}
+        build.initialize("standard", data)
+        assert data["force_include"] == {str(folder): "morph/compiled"}
+        assert data["tag"].startswith("py3-none-manylinux_") and not data["pure_python"]
+        build.finalize("standard", data, "")
+        assert folder.exists() == kept
+    assert [c[0] for c in commands] == [sys.executable, "python3.12"] * 2 and not warnings
+    assert not kept or len(list(folder.iterdir())) == 4  # what is there is not compiled again
+
+
+def test_a_build_without_a_compiler(hook, monkeypatch):
+    """The wheel of a user has no kernels; that of a release is not built."""
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    build, warnings, _ = hook
+    build.status = 2
+    data = {"force_include": {}}
+    build.initialize("standard", data)
+    assert data == {"force_include": {}} and len(warnings) == 1
+    monkeypatch.setenv("MORPH_WHEEL_ARCHS", "all")
+    with pytest.raises(RuntimeError, match="MORPH_WHEEL_ARCHS: kernels are not compiled"):
+        build.initialize("standard", data)
 
 
 def in_terminal(args, env, interrupt=None):
