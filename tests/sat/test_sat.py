@@ -192,13 +192,13 @@ def test_solutions_on_every_target(target):
 def test_solutions_of_random_formulas():
     formula = generate.random_ksat(3, 1500, 4.0, 3)
     reported = []
-    found = survey.solve(formula, seed=10, device="cpu", progress=lambda *x: reported.append(x))
+    found = survey.solve(formula, seed=0, device="cpu", progress=lambda *x: reported.append(x))
     assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
     assert found.rounds and found.left < 1500 and found.stopped
     assert len(reported) > len(found.rounds) + len(found.believed) > len(found.rounds)
     assert {s for s, _ in reported} == {"decimation", "beliefs", "search"}
     assert {"sweeps", "search", "check"} <= set(found.seconds)
-    again = survey.solve((formula.offsets, formula.literals), seed=10, device="cpu")
+    again = survey.solve((formula.offsets, formula.literals), seed=0, device="cpu")
     assert again.model.tolist() == found.model.tolist()
     for cnf, status in (([], "SATISFIABLE"), ([[]], "UNSATISFIABLE"), ([[1, -1]], "SATISFIABLE")):
         assert survey.solve(cnf, device="cpu").status == status
