@@ -44,7 +44,7 @@ LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 FRACTION, SWEEPS, UNDO, LEAST_COMPLEXITY = 0.03, 200, 4, -0.001  # defaults
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 # The default tolerance of fewer variables than LARGE, whose complexity fluctuates more
-LARGE, TIGHT = 50_000, 0.03
+LARGE, TIGHT = 100_000, 0.03
 # That of others: LOOSEST, multiplied by (clauses / clauses left)**RISE, at most HIGHEST
 RISE, HIGHEST = 0.5, 0.1
 # below LATE of the clauses, messages that would change by at most LEAST_CHANGE bits stay, so that
@@ -90,7 +90,7 @@ def decimate(
     fraction : float
         Of all variables, fixed in a round at most.
     tolerance : float, optional
-        Surveys have converged when none changes by more: by default 0.03, or from 50,000 variables
+        Surveys have converged when none changes by more: by default 0.03, or from 100,000 variables
         on 0.05 at first, rising to 0.1 as the formula shrinks, but 0.01 with a fraction below 0.02.
         Looser ones take half the sweeps, but fail near the threshold, the more the fewer variables
         there are.
