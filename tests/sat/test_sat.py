@@ -204,6 +204,13 @@ def test_solutions_of_random_formulas():
         assert survey.solve(cnf, device="cpu").status == status
 
 
+def test_a_second_attempt_takes_smaller_steps():
+    formula = generate.random_ksat(3, 1100, 4.2, 1)  # the first attempt fails
+    found = survey.solve(formula, seed=1, device="cpu", complete=False)
+    assert (found.status, found.attempts) == ("SATISFIABLE", 2)
+    assert found.rounds[0].fraction == 0.02 and satisfied(formula, found.model).all()
+
+
 def test_unknown_has_a_reason():
     clauses = full(3)
     with pytest.MonkeyPatch.context() as patch:
