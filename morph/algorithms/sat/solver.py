@@ -188,7 +188,7 @@ def solve(
         All ranks make the same call, and each processes a range of the clauses, on ``device``, or
         on its item of a list; ``time`` has to be None.  A path is read in shares, and a divided
         formula (of `morph.generate.random_ksat` or `morph.io.read_cnf` with ``comm``) stays
-        divided.  With ``"auto"`` decimation is tried three times; ranks do not search locally
+        divided.  With ``"auto"`` decimation is tried four times; ranks do not search locally
         among all clauses as one device does, so the model may be another.  The first rank alone
         solves formulas unlike random k-SAT, and all formulas with other methods or if ``complete``
         is true.
