@@ -156,11 +156,22 @@ class Ranks:
             if place is not a:
                 copies.append((a, place))
         requests += [self.comm.Isend(_bytes(to_host(a)), k) for k, a in sent]
-        for request in requests:
-            _complete(request)
+        _complete(*requests)
         with here.active():
             for a, place in copies:
                 a[...] = here.asarray(place)
+
+    def repeated(
+        self, sent: Moved, received: Moved, gpus: Sequence[int], here: Device
+    ) -> Callable[[], None]:
+        """Return a function that moves arrays as `move` does, each time with their contents then.
+
+        Arrays of the host get requests that MPI starts again at each call.
+        """
+        if any([not is_host(a) or not a.flags.c_contiguous for _, a in (*sent, *received)]):
+            return lambda: self.move(sent, received, gpus, here)
+        requests = Requests(self.comm, sent, received)
+        return lambda: self._operations.wait(requests.run)
 
     def all_reduce(self, array: HostArray, op: str) -> None:
         """Combine arrays of one shape and type of all ranks, in place; ``op`` as in `Routes`."""
@@ -178,19 +189,46 @@ class Ranks:
         return self._operations.gather(values[self.rank])
 
 
-def _complete(request: Any) -> None:
-    """Wait until a request is complete.
+class Requests:
+    """Persistent requests of MPI, which send and receive the same arrays of the host repeatedly.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+    sent, received : sequence of (int, array)
+        As in `Ranks.move`; all contiguous.
+    """
+
+    def __init__(self, comm: Any, sent: Moved, received: Moved) -> None:
+        self._requests = [comm.Recv_init(_bytes(a), k) for k, a in received]
+        self._requests += [comm.Send_init(_bytes(a), k) for k, a in sent]
+
+    def run(self) -> None:
+        """Send and receive all arrays."""
+        if self._requests:
+            _mpi().Prequest.Startall(self._requests)
+            _complete(*self._requests)
+
+    def __del__(self) -> None:
+        mpi = sys.modules.get("mpi4py.MPI")
+        if mpi is not None and not mpi.Is_finalized():
+            for request in self._requests:
+                request.Free()
+
+
+def _complete(*requests: Any) -> None:
+    """Wait until requests are complete.
 
     MPI's own wait does not leave the processor to other processes, for example to a rank that this
     one waits for, if there are more processes than processors.
     """
-    until = time.perf_counter() + SPINNING
+    test, until = _mpi().Request.Testall, time.perf_counter() + SPINNING
     try:
-        while not request.Test():
+        while not test(requests):
             if time.perf_counter() > until:
                 _yield()
     except BaseException:  # of a signal handler: MPI may still write to the arrays
-        request.Wait()
+        _mpi().Request.Waitall(requests)
         raise
 
 
