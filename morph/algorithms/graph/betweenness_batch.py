@@ -238,13 +238,13 @@ def sweep_batches(
 
 
 def _columns(width: int) -> dict[str, tuple[Any, Any]]:
-    """Return the columns of points that `sweep_batch` uses, with their fills."""
-    words, numbers, counts = (vec(t, width) for t in (u64, i32, f64))
-    return {
-        "seen": (u64, 0), "front": (vec(u64, 2), 0), "back": (vec(u64, 2), 0), "stamp": (i32, 0),
-        "height": (i32, 0), "last": (i32, 0), "bits": (words, 0), "levels": (numbers, 0), "value": (counts, 0),
-        "sum": (counts, 0), "share": (f64, 0),
+    """Return the columns of points that `sweep_batch` uses; ``sum`` is zero after each sweep."""
+    pair, words, counts = vec(u64, 2), vec(u64, width), vec(f64, width)
+    kept = {
+        "seen": u64, "front": pair, "back": pair, "height": i32, "last": i32, "bits": words,
+        "levels": vec(i32, width), "value": counts, "sum": counts,
     }  # fmt: skip
+    return {name: (t, None) for name, t in kept.items()} | {"stamp": (i32, 0), "share": (f64, 0)}
 
 
 def _objects(graph: Graph, width: int) -> list[Any]:
