@@ -210,9 +210,7 @@ def sweep_batch(w, now, then, all_sources, stamp, ends, scaled: static):
     return levels
 
 
-def sweep_batches(
-    graph: Graph, sources: list[int], ends: float, added: ExitStack
-) -> None:
+def sweep_batches(graph: Graph, sources: list[int], ends: float, added: ExitStack) -> None:
     """Add the dependencies for each source to the column ``share``, which ``added`` removes."""
     parts = len(graph.devices) if isinstance(graph, PartitionedGraph) else 1
     points = len(graph.points) // parts
