@@ -235,7 +235,7 @@ def sweep_batches(graph: Graph, sources: list[int], ends: float, added: ExitStac
         stamp += levels
 
 
-def _columns(width: int) -> dict[str, tuple[Any, Any]]:
+def _columns(width: int) -> dict[str, Any]:
     """Return the columns of points that `sweep_batch` uses; ``sum`` is zero after each sweep."""
     pair, words, counts = vec(u64, 2), vec(u64, width), vec(f64, width)
     kept = {
