@@ -25,14 +25,20 @@ from morph.algorithms.graph.arguments import of_graph_on_one_device
 from morph.algorithms.graph.communities import (
     PARTS,
     Communities,
-    add_to_community,
-    clear_total,
     enlist,
     is_next,
     label_of,
     word_of,
 )
-from morph.algorithms.graph.louvain import find_communities, find_moves, gain, move, undo
+from morph.algorithms.graph.louvain import (
+    add_to_group,
+    clear_group,
+    find_communities,
+    find_moves,
+    gain,
+    move,
+    undo,
+)
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
@@ -181,8 +187,8 @@ def refine(g, slots, degree, seed, factor, now):
     foreach(g.points, count_joined, found)
     if found.joined == 0:
         foreach(g.points, restore_community)
-    foreach(g.points, clear_total)
-    foreach(g.points, add_to_community, g)
+    foreach(g.points, clear_group)
+    foreach(g.points, add_to_group, g)
 
 
 @of_graph_on_one_device
