@@ -398,7 +398,9 @@ def rows_of_arcs(
     if slots is None:
         size = len(dst) if merges else size
         slots = Table("slots", device, key=vec(i32, 2), sum=vec(i64, 2))
-        slots.adopt(size, {"key": xp.zeros(2 * size, np.int32), "sum": xp.zeros(2 * size, np.int64)})
+        slots.adopt(
+            size, {"key": xp.zeros(2 * size, np.int32), "sum": xp.zeros(2 * size, np.int64)}
+        )
     return Rows(made, slots, largest)
 
 

@@ -5,9 +5,10 @@ Lambiotte, Lefebvre 2008), or form one of their own; then each community becomes
 coarser graph, and so on.  A cycle of rounds evaluates the vertices in `PARTS` random parts; all
 moves of a round are selected from the communities before it, by a hash table per vertex (like Naim,
 Manne, Halappanavar, Tumeo, 2017).  A vertex is evaluated again if a neighbour has moved to another
-community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019).  A round
-that decreases the modularity is rolled back.  A cycle of too little gain doubles the number of
-parts; a level ends after `HALVINGS` such cycles, so every run terminates.
+community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019), and the
+weights of all such moves since its evaluation exceed the margin by which its own community was
+better.  A round that decreases the modularity is rolled back.  A cycle of too little gain doubles
+the number of parts; a level ends after `HALVINGS` such cycles, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
@@ -88,7 +89,7 @@ COLUMNS: dict[str, Any] = {  # of vertices
 }  # fmt: skip
 REFINING: dict[str, Any] = {  # of vertices, for refinements
     "community": i32, "community_total": i64, "cut": i64, "least": i32, "joinable": bool_,
-    "blocked": bool_,
+    "blocked": bool_, "stays": bool_,
 }  # fmt: skip
 
 
@@ -101,6 +102,7 @@ class Weight(NamedTuple):
 
 @kernel
 def begin(p):
+    """Let the first cycle evaluate each vertex with neighbours."""
     p.active = i32(p.out_degree > 0)
     p.moved = -1
     p.total = 0
@@ -223,6 +225,7 @@ def move(p, g, round):
 
 @kernel
 def undo(p, g):
+    """Return to the community before the move; a later round evaluates the vertex again."""
     atomic_sub(g.points[p.label].total, p.strength)
     atomic_add(g.points[p.before].total, p.strength)
     p.label = p.before
@@ -259,6 +262,7 @@ def add_change(p, found, round):
 
 @kernel
 def subtract_change(p, found, round):
+    """Subtract the change by a move that will be undone."""
     change = i64(0)
     for a in p.outedges:
         change += change_by(a, p, a.dst, round)
@@ -268,6 +272,7 @@ def subtract_change(p, found, round):
 
 @kernel
 def add_square(p, found, share):
+    """Add the square of a community's fraction of the total weight."""
     part = f64(p.total) * share
     atomic_add(found.squares, i64(part * part * UNIT))
 
@@ -283,12 +288,14 @@ def evaluate(found, weight):
 
 @kernel
 def clear_group(p):
+    """Reset the totals of the group whose root is this vertex."""
     p.total = 0
     p.arcs = 0
 
 
 @kernel
 def add_to_group(p, g):
+    """Add a vertex to the totals of its group."""
     root = g.points[p.label]
     atomic_add(root.total, p.strength)
     atomic_add(root.arcs, i64(p.out_degree))
@@ -296,6 +303,7 @@ def add_to_group(p, g):
 
 @kernel
 def restore(found):
+    """Restore the modularity before the round."""
     found.value = found.before
 
 
@@ -349,7 +357,7 @@ def improve(g, slots, degree, sets, seed, weight, now):
                     foreach(found, restore)
                 now.clear()
             round += 1
-        gained = found.value - start
+        gained = found.value - start  # start + GAIN may be start
         if not (gained >= GAIN and gained >= RELATIVE_GAIN * (found.value - first)):
             halvings += 1
             parts *= 2
@@ -466,11 +474,11 @@ def find_communities(
         while True:
             before = value
             if refine is not None:
-                seed += 1 << 32  # otherwise the groups would be almost the same again
+                seed += 1 << 32  # with the same seed the groups would be almost the same again
             found, modularity = _levels(finest, label, gamma, seed, least, refine)
             if modularity > before:
                 label, value = found, modularity
-            if not modularity - before >= ITERATION_GAIN:  # as in `improve`
+            if not modularity - before >= ITERATION_GAIN:  # a difference, as in `improve`
                 return communities(graph, label, value)
 
 
