@@ -137,6 +137,44 @@ def test_parts_of_communities(target, edges, resolution, seed):
         assert len(members) == 1 or gain > 0 or whole_communities
 
 
+def test_arcs_of_different_weights(target):
+    """Of two arcs between the same vertices, the weight of the one from the smaller id counts."""
+    g = morph.Graph.from_edges(
+        [0, 1, 2], [1, 2, 3], weight=[5, 1, 5], directed=False, device=target
+    )
+    for weight in ([5, 1, 5, 5, 1, 5], [5, 1, 9, 5, 0, 7]):
+        g.edges.weight[:] = weight
+        rows = communities.rows_of_graph(g, {})
+        arcs = zip(host(rows.graph.edges.src[:]), host(rows.graph.edges.dst[:]), strict=True)
+        found = dict(zip(arcs, host(rows.graph.edges.weight[:]).tolist(), strict=True))
+        assert found == {(0, 1): 5, (1, 0): 5, (1, 2): 1, (2, 1): 1, (2, 3): 5, (3, 2): 5}
+        assert host(rows.graph.points.strength[:]).tolist() == [5, 6, 6, 5]
+
+
+@tries(20)
+@given(edge_lists(most=16), st.integers(1, 5), st.booleans())
+def test_merged_groups(target, edges, count, directed):
+    n, src, dst, w = edges
+    g = morph.Graph.from_edges(src, dst, weight=w, n=n, directed=directed, device=target)
+    rows = communities.rows_of_graph(g, louvain.COLUMNS, merges=True)
+    xp, points = g.device.xp, rows.graph.points
+    group = np.arange(n) % min(count, n)
+    offsets = host(rows.graph.adjacency("out")[0])
+    ends = group[np.repeat(np.arange(n), np.diff(offsets))], group[host(rows.graph.edges.dst[:])]
+    want = np.zeros((n, n), np.int64)
+    np.add.at(want, ends, host(rows.graph.edges.weight[:]))
+    np.fill_diagonal(want, 0)
+    points.label[:] = group
+    points.arcs[:] = np.bincount(group, np.diff(offsets), minlength=n).astype(int)
+    for _ in range(2):  # the tables are empty again
+        roots = xp.arange(min(count, n))
+        arcs, number = communities.merged_groups(rows, points.label.array[:n], roots)
+        assert host(number).tolist() == group.tolist()
+        found, at = np.zeros((n, n), np.int64), host(arcs.offsets)
+        found[np.repeat(np.arange(len(roots)), np.diff(at)), host(arcs.dst)] = host(arcs.weight)
+        assert np.array_equal(found, want)
+
+
 def test_communities_are_divided(target):
     """Cliques leave a community of all vertices: none has another community beside it."""
     g = morph.Graph.from_networkx(nx.ring_of_cliques(8, 5), device=target)
