@@ -23,7 +23,6 @@ from morph.algorithms.graph.arguments import live_edges
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.graph.arrange import Rows as CompressedRows
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.hashing import mix32, mix64
@@ -384,9 +383,8 @@ def rows_of_arcs(
     """
     offsets, dst, weight = arcs
     xp, n = device.xp, len(offsets) - 1
-    made = Graph._of_rows(device, CompressedRows(offsets, None, dst, weight), True)
-    columns = COLUMNS | columns
-    made.points.add_columns({name: (dtype, None) for name, dtype in columns.items()})
+    made = Graph.from_csr(offsets, dst, weight, copy=False, device=device)
+    made.points.add_columns({name: (dtype, None) for name, dtype in {**COLUMNS, **columns}.items()})
     degree = offsets[1:] - offsets[:-1]
     largest, size = int(degree.max()) if n else 0, 0
     if largest > MANY:

@@ -12,6 +12,7 @@ probability in random order (Fischer, Noever, SODA 2018); up to n / 2 if weights
 path, where the time of a round is proportional to the edges of the vertices with new candidates.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
