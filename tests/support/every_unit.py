@@ -15,6 +15,7 @@ import pytest
 
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
+from morph.algorithms.dynamic import pagerank as dynamic_pagerank
 from morph.algorithms.dynamic import repair
 from morph.algorithms.graph import betweenness_batch, bfs, mst, sssp, triangles, truss
 from morph.algorithms.refinement import parts
@@ -208,6 +209,9 @@ def follow_changes() -> None:
         ranks = morph.DynamicPageRank(one)
         ranks.share = 1e6
         ranks.apply(([0], [2]))
+        ranks.share = 0.0
+        ranks.apply(([1], [0]))
+        dynamic_pagerank.shift_all(ranks._ranks, 0.0)
     with mock.patch.object(gapped, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move
