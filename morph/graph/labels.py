@@ -179,8 +179,8 @@ class Labelled:
         Parameters
         ----------
         vertices : int, array of int, or list or tuple of these
-            Ids, on any device: values of ``predecessor``, or ``selected.nonzero()[0]``.  Vertices
-            that algorithms list have labels already.
+            Ids, on any device, such as ``selected.nonzero()[0]``.  Vertices that algorithms list
+            have labels already; for ``predecessor`` and ``partner`` see `by_label`.
 
         Returns
         -------
@@ -236,6 +236,10 @@ class Labelled:
         with self.device.active():
             at = self.device.asarray(ids.astype(np.int64))
             src, dst = (getattr(self.edges, name)[at] for name in ENDS)
+        if self.edges.deletes:
+            dead = ids[~np.asarray(self.device.to_host(self.edges.alive))[ids]]
+            if dead.size:
+                raise IndexError(f"edge {dead[0]} was deleted")
         if (found := self.lookup()) is None:
             return src, dst
         src, dst = (found.names(np.asarray(self.device.to_host(a))) for a in (src, dst))

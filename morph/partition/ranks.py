@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 
@@ -205,18 +206,13 @@ class Requests:
         self._operations = operations
         self._requests = [operations.comm.Recv_init(_bytes(a), k) for k, a in received]
         self._requests += [operations.comm.Send_init(_bytes(a), k) for k, a in sent]
+        operations.keep(self, self._requests)
 
     def run(self) -> None:
         """Send and receive all arrays."""
         if self._requests:
             _mpi().Prequest.Startall(self._requests)
             self._operations.complete(*self._requests)
-
-    def __del__(self) -> None:
-        mpi = sys.modules.get("mpi4py.MPI")
-        if mpi is not None and not mpi.Is_finalized():
-            for request in self._requests:
-                request.Free()
 
 
 def _bytes(a: HostArray) -> HostArray:
@@ -270,6 +266,7 @@ class Operations:
         self._ended = False  # whether they do only at the end of the script
         self._process = os.getpid()
         self._nccl: dict[tuple[int, ...], Nccl | None] = {}
+        self._requests: list[tuple[ref[Requests], list[Any]]] = []
         # the buffers that `_gather` sends and receives, and views of these
         self._record, self._records = (np.zeros(n, np.uint8) for n in (RECORD, (comm.size, RECORD)))
         self._head = self._record[:HEAD].view(np.int64)
@@ -280,6 +277,17 @@ class Operations:
         self._spinning, self._pause = SPINNING, _yield
         if nodes.count(nodes[comm.rank]) > (os.cpu_count() or 1):
             self._spinning, self._pause = CROWDED, partial(time.sleep, PAUSE)
+
+    def keep(self, owner: Requests, requests: list[Any]) -> None:
+        """Free the requests of owners that no longer exist; remember those of a new one."""
+        kept = [(ref(owner), requests)]
+        for of, some in self._requests:
+            if of() is None:
+                for request in some:
+                    request.Free()
+            else:
+                kept.append((of, some))
+        self._requests = kept
 
     def nccl(self, numbers: tuple[int, ...], gpu: Device) -> Nccl | None:
         """Connect the GPUs of all ranks, whose numbers are given, at the first call."""

@@ -365,3 +365,12 @@ def test_wrong_communities_are_refused():
     refused("vertex 0 has the label 1", [1, 1, 1, 3, 3, 3])
     refused("vertex 5 has the label 0, but 5", [0, 0, 0, 3, 3, 0])
     refused("vertex 2 has edges of more weight to 0", [0, 0, 2, 2, 2, 2])
+
+
+def test_arcs_of_unequal_weights_are_found_by_all_bits_of_their_hash():
+    """Weights are scaled by a power of 2; a product with them keeps few bits of a hash."""
+    for v in range(130, 160):
+        g = morph.Graph.from_edges([0, 1], [v, 2], [1.0, 1.0], n=160, directed=False, device="cpu")
+        g.edges.weight[:] = np.where(g.edges.src[:] == v, 2.0, 1.0)
+        found = morph.louvain(g)
+        validate.louvain(g, found.label, found.modularity)

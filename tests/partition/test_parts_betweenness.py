@@ -116,3 +116,11 @@ print("equal")
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_batches_on_ranks(size):
     assert output_of_ranks(size, RANKS) == ["equal"] * size
+
+
+def test_pushes_after_counts_overflowed(constants):
+    """A sweep that is repeated marks points above the marks of the first one."""
+    constants(SMALL=0, SPARSE=0)
+    src = np.repeat(np.arange(1199), 2)  # 2**1199 shortest paths
+    g = morph.Graph.from_edges(src, src + 1, n=1200, device="cpu")
+    check(g, morph.partition(g, ["cpu", "cpu"]), [0, 1])

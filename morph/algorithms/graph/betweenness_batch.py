@@ -180,8 +180,8 @@ def gather_parts(p, level, ends, scaled: static):
 def sweep_batch(w, now, then, all_sources, stamp, ends, scaled: static):
     """Add the dependencies for a batch of sources.
 
-    Returns the number of levels, or -1 if a count overflowed.  ``stamp`` is at least the sum of
-    the numbers of levels of earlier batches.
+    Returns the number of levels, or -1 less that if a count overflowed.  ``stamp`` is at least the
+    sum of the numbers of levels of earlier sweeps.
     """
     now.clear()
     foreach(w.graph.points, start, w, now, scaled)
@@ -198,7 +198,7 @@ def sweep_batch(w, now, then, all_sources, stamp, ends, scaled: static):
             foreach(then, pull_paths, level, all_sources, w, now, scaled)
             then.clear()
     if w.lost.take():
-        return i32(-1)
+        return i32(-1) - level
     levels, least = level, i32(0 if ends > 0 else 1)
     while level > least:
         low = max(level - AT_ONCE, least)
@@ -224,14 +224,16 @@ def sweep_batches(graph: Graph, sources: list[int], ends: float, added: ExitStac
     for first in range(0, len(sources), width):
         batch = sources[first : first + width]
         state.sources = np.array(batch + [-1] * (width - len(batch)), np.int32)
-        numbers = np.uint64(2 ** len(batch) - 1), np.int32(stamp), ends
-        levels = -1 if scaled else objects.run(sweep_batch, work, now, then, *numbers, 0)
+        every, levels = np.uint64(2 ** len(batch) - 1), -1
+        if not scaled:
+            levels = objects.run(sweep_batch, work, now, then, every, np.int32(stamp), ends, 0)
         if levels < 0:
+            stamp += -1 - levels
             if not scaled:
                 scaled = 1
                 scales = {"scale": (vec(i32, width), 0)}
                 added.enter_context(graph.points.temporary_columns(**scales))
-            levels = sweep_batch(work, now, then, *numbers, 1)
+            levels = sweep_batch(work, now, then, every, np.int32(stamp), ends, 1)
         stamp += levels
 
 

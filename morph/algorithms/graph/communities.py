@@ -94,15 +94,15 @@ class Rows(NamedTuple):
 
 @kernel
 def add_strength(p, found):
-    """Add the weights of a vertex's arcs; count self-loops, and compare the two arcs of each pair.
+    """Add the weights of a vertex's arcs; count self-loops, and compare the arcs of each pair.
 
-    The difference is 0 if the arcs of each pair have the same total weight in both directions;
-    otherwise it is 0 with a probability of 2**-64.
+    The difference is 0 if the arcs of each pair have the same weights in both directions; otherwise
+    it is 0 with a probability of 2**-64.
     """
     strength, loops, difference = i64(0), 0, u64(0)
     for a in p.outedges:
         low, high = min(p.id, a.dst.id), max(p.id, a.dst.id)
-        word = mix64(u64(low) << u64(32) | u64(high)) * u64(a.weight)
+        word = mix64(mix64(u64(low) << u64(32) | u64(high)) ^ u64(a.weight))
         difference += word if p.id == low else ~word + u64(1)
         loops += i32(a.dst == p)
         strength += a.weight
