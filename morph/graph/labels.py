@@ -4,8 +4,8 @@ Labels are Python objects on the host.  A column of points, ``label_index``, has
 each point's label in the list of labels, so that labels are preserved by all operations on columns:
 copies, compaction, deletion, and recycling of ids.
 
-Arguments and answers name points by labels if points have labels.  In arguments an integer is an
-id, unless a label is a number: then numbers are labels.  So every answer is a valid argument.
+Arguments and results name points by labels if points have labels.  In arguments an integer is an
+id, unless a label is a number: then numbers are labels, so that results are valid arguments.
 """
 
 from __future__ import annotations

@@ -517,8 +517,8 @@ class DynamicPageRank(Maintained):
     graph : Graph
     damping, tolerance : float
     share : float
-        Fraction of all edges: pushes near the changes end if those along so many edges do not
-        lower the sum of the residuals by 30 percent.  By default 0.2.
+        Fraction of all edges: pushing near the changes stops if pushes along so many edges lower
+        the sum of the residuals by less than 30 percent.  By default 0.2.
 
     Raises
     ------
@@ -532,8 +532,9 @@ class DynamicPageRank(Maintained):
     The change of one edge reaches all points if the tolerance is far below the rank that the edge
     carries.  Then a repair iterates over all points, from the old ranks, which takes fewer
     iterations than `morph.pagerank`.  The ranks depend on the history of the graph and on the order
-    in which threads add, but less than by the tolerance.  In an `Update`, ``affected`` is the
-    number of pushes, and ``decision`` is "recomputed" if the ranks of all points were iterated.
+    in which threads add, but less than by the tolerance.  In an `Update`, ``decision`` is
+    "recomputed" if the ranks of all points were iterated; ``affected`` is the number of pushes, or,
+    if the old ranks could not be repaired, that of the ranks that changed.
     """
 
     share = 0.2

@@ -153,7 +153,7 @@ def solve(
     cnf : path, clauses, (offsets, literals) or Formula
         As `morph.Formula.of` takes it.
     seed : int
-        0 or more.  The same seed gives the same model, unless the time runs out.
+        0 to 2^32 - 1.  The same seed gives the same model, unless the time runs out.
     time : float, optional
         Seconds after which to give up, checked between launches.  The last fifth is reserved for
         local search from the best assignment so far.  The time includes compiling.  Without a limit
