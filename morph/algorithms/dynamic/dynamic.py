@@ -18,7 +18,7 @@ from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.costs import EDGES, refuse_negative
 from morph.algorithms.graph.sssp import sssp
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
@@ -82,7 +82,8 @@ class DynamicSSSP(Dynamic):
     Attributes
     ----------
     graph : Graph
-    sources : array of int32
+    sources : array of int32, or of labels
+        See `Graph.labels`; on the host.
     share : float
         Fraction of all points: if more are affected, all values are recomputed.  By default 0.4,
         for BFS 0.2, for components 0.1.
@@ -103,7 +104,7 @@ class DynamicSSSP(Dynamic):
 
     def __init__(self, graph: Any, source: Any = 0) -> None:
         graph = followed(graph)
-        self.sources = source_ids(graph, source)
+        self._sources = source_ids(graph, source)
         self._kind = kind = graph.edges.weight.dtype if "weight" in graph.edges.columns else None
         if kind is not None and kind.kind == "f":
             dtype = np.result_type(kind, np.float32)
@@ -145,7 +146,7 @@ class DynamicSSSP(Dynamic):
             )
 
     def _solve(self) -> tuple[Any, Any]:
-        found = sssp(self.graph, Ids(self.sources), predecessors=True)
+        found = sssp(self.graph, VertexIds(self._sources), predecessors=True)
         return found.distance, found.predecessor
 
     def _delta(self) -> Any:
@@ -230,7 +231,7 @@ class DynamicBFS(Dynamic):
 
     def __init__(self, graph: Any, source: Any = 0) -> None:
         graph = followed(graph)
-        self.sources = source_ids(graph, source)
+        self._sources = source_ids(graph, source)
         compile_ahead("DynamicBFS", graph.device, graph)
         super().__init__(graph, np.int32, repair.NONE, repair.NONE - 1)
 
@@ -242,7 +243,7 @@ class DynamicBFS(Dynamic):
             return self.graph.device.xp.where(values == self._far, np.int32(-1), values)
 
     def _solve(self) -> tuple[Any, Any]:
-        found = bfs(self.graph, Ids(self.sources))
+        found = bfs(self.graph, VertexIds(self._sources))
         far = self._far
         return self.graph.device.xp.where(
             found.distance < 0, far, found.distance
@@ -319,7 +320,7 @@ def _keep_sources(dynamic: Any, applied: Any) -> None:
     if not applied.points.size:
         return
     gone = np.asarray(dynamic.graph.device.to_host(applied.points))
-    lost = np.intersect1d(gone, dynamic.sources)
+    lost = np.intersect1d(gone, dynamic._sources)
     if lost.size:
         name = name_of(dynamic.graph, lost[0])
         raise ValueError(f"point {name} cannot be deleted: it is a source")

@@ -142,8 +142,8 @@ class Maintained:
         if then is not None:
             check_callable(then, "then")
         with self._lock:
-            prepared = then is delete_points is None and not self.graph.numbered
-            if prepared and self._seen == self.graph.changes:
+            simple = then is None and delete_points is None
+            if simple and self._seen == self.graph.changes and not self.graph._numbers_are_labels:
                 try:
                     done = self._apply_prepared(inserts, deletes, updates)
                 except BaseException as error:
@@ -313,7 +313,7 @@ class Dynamic(Maintained):
     """
 
     share: float  # of all points: the measured break-even with recomputing all values
-    sources = np.zeros(0, np.int32)  # points of value 0, without predecessor
+    _sources = np.zeros(0, np.int32)  # ids of the points of value 0, without predecessor
     _nonnegative = True
     _cost: Any  # functions of the language
     _start: Any
@@ -613,9 +613,9 @@ class Dynamic(Maintained):
             if predecessor is None:
                 before[:] = repair.NONE
                 ids = xp.arange(len(tree), dtype=np.int32)
-                if self.sources.size:
-                    before[self.sources] = -1
-                    ids = np.setdiff1d(ids, self.sources)
+                if self._sources.size:
+                    before[self._sources] = -1
+                    ids = np.setdiff1d(ids, self._sources)
                 self._log.extend(ids)
                 repair.set_parents(self._problem, self._now, self._following)
                 self._log.clear()
@@ -629,7 +629,7 @@ class Dynamic(Maintained):
         """Compute all values by the kernel that relaxes edges in the repair."""
         tree, far = self._tree, self._queue.far
         values = np.full(len(tree), self._first(np.arange(len(tree))), self._dtype)
-        values[self.sources] = 0
+        values[self._sources] = 0
         seeds = np.flatnonzero(values != self._far)
         tree.value[:], tree.predecessor[:] = values, repair.NONE
         far.extend(seeds, key=values[seeds])
@@ -666,6 +666,12 @@ class Dynamic(Maintained):
         """Raise an error if a distance does not fit its type."""
 
     # --- results ---------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> Any:
+        """The sources, on the host: ids, int32, or labels, see `Graph.labels`.  A copy."""
+        names = self.graph.lookup()
+        return self._sources.copy() if names is None else names.names(self._sources)
 
     @exclusive
     def _values(self) -> Any:

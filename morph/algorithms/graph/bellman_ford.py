@@ -28,7 +28,7 @@ from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.graph import Graph
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
@@ -163,7 +163,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     starts = source_ids(graph, source)
     least = _least_weight(graph)
     if least >= 0:
-        return BellmanFord(*sssp(graph, Ids(starts), predecessors=predecessors))
+        return BellmanFord(*sssp(graph, VertexIds(starts), predecessors=predecessors))
     as_graph(graph)
     kind = graph.edges.columns["weight"].dtype
     dtype = np.dtype(np.int64) if kind.kind in "iu" else np.result_type(kind, np.float32)

@@ -20,7 +20,7 @@ from morph.algorithms.graph.sssp import sssp
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_sub, f64, i32, i64
 
@@ -183,7 +183,7 @@ def sweep_by_weights(
     ):  # fmt: skip
         graph.edges.length[:] = length
         for s in sources:
-            graph.points.distance[:] = sssp(graph, Ids(np.array([s]))).distance
+            graph.points.distance[:] = sssp(graph, VertexIds(np.array([s]))).distance
             for c in lists:
                 c.clear()
             now.add(s)
