@@ -7,7 +7,7 @@ from targets import everywhere, host
 
 import morph
 from morph import validate
-from morph.algorithms.graph import betweenness
+from morph.algorithms.graph import betweenness, path_counts
 
 
 def exact(g, sources, endpoints=False):
@@ -118,8 +118,8 @@ def test_scaled_counts_are_the_same(target, monkeypatch, directed, seed):
         plain = host(morph.betweenness(g, endpoints=endpoints).centrality)
         with monkeypatch.context() as patch:
             patch.setattr(betweenness, "MOST", float(rng.integers(-1, 3)))
-            patch.setattr(betweenness, "LARGE", 2.0)
-            patch.setattr(betweenness, "UNIT", 0.25)
+            patch.setattr(path_counts, "LARGE", 2.0)
+            patch.setattr(path_counts, "UNIT", 0.25)
             for kernel in vars(betweenness).values():
                 getattr(kernel, "launches", {}).clear()
             found = host(morph.betweenness(g, endpoints=endpoints).centrality)

@@ -8,9 +8,7 @@ sweep takes the levels in reverse order: a point adds up the dependencies of its
 which has stored (1 + dependency) / paths, so there are no atomics.  O(n + m) per source.  A sample
 of sources yields an estimate (Brandes, Pich 2007).
 
-The number of shortest paths in a grid of 1000 x 1000 overflows float64.  From the first source with
-an overflow on, counts are scaled: a float from 2**-256 to 2**256 and an exponent of 2**512, so that
-ratios of counts have the same precision.
+From the first source with a count that overflows on, counts are scaled, see `path_counts.py`.
 
 Graphs in parts: `betweenness_batch.py`.  Paths by weights: `betweenness_weighted.py`.
 """
@@ -36,6 +34,7 @@ from morph.algorithms.graph.arguments import (
 )
 from morph.algorithms.graph.betweenness_batch import sweep_batches
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
+from morph.algorithms.graph.path_counts import MOST, add_scaled, scaled_down
 from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
@@ -47,11 +46,8 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
 
 INFINITY = 2**31 - 1
-MOST = 2.0**1000  # larger counts are scaled; the reciprocals of smaller ones have full precision
-LARGE = 2.0**256  # a scaled count is smaller than this
 SPARSE = 256  # a level with less than a 256th of all points pushes; its edges are not counted
 DENSE = 2  # the next level pulls if the level has over half of the edges of unvisited points
-UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 
 
 class Work(NamedTuple):
@@ -60,7 +56,7 @@ class Work(NamedTuple):
     graph: Any
     levels: Any  # table: offset of each level in the order of visits
     state: Any  # the number of edges of a level
-    lost: Any  # flag: a count overflowed
+    overflowed: Any  # flag: a count exceeds `MOST`
     pull: Any  # kernel: pull or pull_none
     pulls: bool  # whether a level may pull
 
@@ -101,7 +97,7 @@ def store_end(w, level, end):
 def expand(p, level, end, w, then):
     store_end(w, level, end)
     if p.paths > MOST:
-        w.lost.set()
+        w.overflowed.set()
     for t in p.outnbrs:
         before = atomic_min(t.dist, level)
         if before >= level:
@@ -123,7 +119,7 @@ def pull(p, level, end, w, then):
         then.add(p)
         store_end(w, level, end)
         if total > MOST:
-            w.lost.set()
+            w.overflowed.set()
 
 
 @kernel
@@ -146,20 +142,11 @@ def find_next(p, level, end, w, then):
 
 @kernel
 def count_scaled(p, level):
-    """Add the counts of the previous level; terms 2**512 times smaller than others are lost."""
+    """Add the counts of the previous level."""
     total, scale = 0.0, i32(0)
     for t in p.innbrs:
         if t.dist + 1 == level:
-            paths = t.paths
-            if t.scale > scale:
-                total = total * UNIT if t.scale == scale + 1 else 0.0
-                scale = t.scale
-            elif t.scale < scale:
-                paths = paths * UNIT if t.scale + 1 == scale else 0.0
-            total += paths
-            if total >= LARGE:
-                total *= UNIT
-                scale += 1
+            total, scale = add_scaled(total, scale, t.paths, t.scale)
     p.paths = total
     p.scale = scale
 
@@ -171,14 +158,11 @@ def gather(p, next_level, reached, ends, scaled: static):
     for t in p.outnbrs:
         if t.dist == next_level:
             part = t.part
-            if scaled:
-                apart = t.scale - p.scale  # at least 0: a predecessor has at most as many paths
-                while apart > 0 and part > 0.0:
-                    part *= UNIT
-                    apart -= 1
+            if scaled:  # the scale of a predecessor is at most as large
+                part = scaled_down(part, t.scale - p.scale)
             total += part
     total *= paths
-    p.carried = total
+    p.dependency = total
     p.part = (1.0 + total) / paths
     p.share = share + (total + ends if next_level > 1 else ends * (reached - 1))
 
@@ -208,7 +192,7 @@ def sweep(w, order, ends, scaled: static):
                 foreach(order[first:end], expand, level, end, w, order)
         first = end
         end = len(order)
-    if w.lost.take():
+    if w.overflowed.take():
         return False
     reached = end
     first = w.levels[level - 1].first
@@ -309,7 +293,7 @@ def dependencies(
         Whether to use weights of edges, if the graph has some.
     each : callable
         ``each(scaled)`` is called after each source, when the columns ``dist`` (with weights
-        ``distance``), ``paths`` and ``carried`` of the points that the source reaches have the
+        ``distance``), ``paths`` and ``dependency`` of the points that the source reaches have the
         values for this source; if ``scaled``, also ``scale``.
 
     Yields
@@ -320,7 +304,7 @@ def dependencies(
     by_weights = weighted and "weight" in graph.edges.columns
     if by_weights:
         as_graph(graph)
-    names: dict[str, Any] = {"paths": (f64, 0), "carried": (f64, 0), "share": (f64, 0)}
+    names: dict[str, Any] = {"paths": (f64, 0), "dependency": (f64, 0), "share": (f64, 0)}
     with ExitStack() as added:
         if isinstance(graph, PartitionedGraph):
             sweep_batches(graph, sources.tolist(), ends, added)
@@ -345,10 +329,10 @@ def _objects(graph: Graph) -> list[Any]:
     return [Flag(graph), order, levels, Scalars(graph, edges=0)]
 
 
-def _work(graph: Graph, lost: Flag, levels: Table, state: Scalars) -> Work:
+def _work(graph: Graph, overflowed: Flag, levels: Table, state: Scalars) -> Work:
     """Make the bundle of `sweep`; levels pull if the graph has both arcs of each edge."""
     pulls = not graph.directed
-    return Work(graph, levels, state, lost, pull if pulls else pull_none, pulls)
+    return Work(graph, levels, state, overflowed, pull if pulls else pull_none, pulls)
 
 
 def _sweep(
@@ -356,8 +340,8 @@ def _sweep(
     each: Callable[[bool], Any],
 ) -> None:  # fmt: skip
     """Add the dependencies for each source; ``added`` gets the column for scales on overflow."""
-    lost, order, levels, state = objects
-    work = objects.once(_work, graph, lost, levels, state)
+    overflowed, order, levels, state = objects
+    work = objects.once(_work, graph, overflowed, levels, state)
 
     def run(s: int, scaled: bool) -> Any:
         order.clear()
