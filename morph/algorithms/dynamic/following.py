@@ -278,8 +278,8 @@ class BoundRepair:
         self.changes, self.program, self.most = changes, program, most
         self.pause_at, self.partial = min(pause_at, most), partial
         self.behind = program.launch.function is repair.repair
-        far, largest, queue = values._far.item(), values._most.item(), values._queue
-        leading = far, largest, self.pause_at
+        infinity, largest, queue = values._infinity.item(), values._most.item(), values._queue
+        leading = infinity, largest, self.pause_at
         trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
         # the repair's numbers are the last ones
         first = len(program.launch.compiled.names) - len(leading) - BATCH - len(trailing)
@@ -318,12 +318,12 @@ class Dynamic(Maintained):
     _cost: Any  # functions of the language
     _start: Any
 
-    def __init__(self, graph: Any, dtype: Any, far: Any, most: Any) -> None:
+    def __init__(self, graph: Any, dtype: Any, infinity: Any, most: Any) -> None:
         self.graph = graph
         self._in_parts = isinstance(graph, PartitionedGraph)
         self._lock = graph._lock
         self._dtype = dtype = np.dtype(dtype)
-        self._far, self._most = dtype.type(far), dtype.type(most)
+        self._infinity, self._most = dtype.type(infinity), dtype.type(most)
         if self._in_parts:
             self._check_edges()  # before columns are added
         where = graph if self._in_parts else graph.device
@@ -345,7 +345,7 @@ class Dynamic(Maintained):
         self._orphans, self._overflowed = Collection(tree), Flag(where)
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._problem = repair.Problem(
-            graph, tree, self._cost, self._start, self._far, self._most, self._log, 0,
+            graph, tree, self._cost, self._start, self._infinity, self._most, self._log, 0,
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
@@ -595,7 +595,7 @@ class Dynamic(Maintained):
 
     def _first(self, ids: Any) -> Any:
         """Return the values of new points, which have no edges."""
-        return self._dtype.type(self._far)
+        return self._dtype.type(self._infinity)
 
     def _recompute(self, rounds: int) -> tuple[str, int, int]:
         """Recompute all values, after saving the old ones for `_put_back`."""
@@ -630,7 +630,7 @@ class Dynamic(Maintained):
         tree, far = self._tree, self._queue.far
         values = np.full(len(tree), self._first(np.arange(len(tree))), self._dtype)
         values[self._sources] = 0
-        seeds = np.flatnonzero(values != self._far)
+        seeds = np.flatnonzero(values != self._infinity)
         tree.value[:], tree.predecessor[:] = values, repair.NONE
         far.extend(seeds, key=values[seeds])
         self._state[0].limit = 0
