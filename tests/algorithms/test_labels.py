@@ -400,7 +400,7 @@ def test_graphs_in_parts_have_the_labels(kind):
         validate.bfs(parts, np.zeros(12, np.int32), source=a)
     with pytest.raises(ValueError, match="source: no vertex has the label 'z'"):
         morph.bfs(parts, "z")
-    with pytest.raises(TypeError, match="labels of a graph in parts"):
+    with pytest.raises(TypeError, match="labels of a partitioned graph"):
         parts.labels = range(12)
 
 

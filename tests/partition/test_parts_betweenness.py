@@ -1,4 +1,4 @@
-"""Betweenness on graphs in parts: batches of sources, against one device."""
+"""Betweenness on partitioned graphs: batches of sources, against one device."""
 
 import numpy as np
 import pytest

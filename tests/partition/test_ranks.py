@@ -208,7 +208,7 @@ for part_ways in (write, values, new_column, read, number, flag, graph, division
     parts = parts_of_ring()
 """
     wanted = {
-        "division": ("a graph in parts", "read points.x"),
+        "division": ("a partitioned graph", "read points.x"),
         "flag": ("raise a flag", "make a collection of points"),
         "graph": ("read points.x", "read points.x"),
         "new_column": ("foreach shift 1", "add column points.y int64"),

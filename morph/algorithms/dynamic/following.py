@@ -69,7 +69,7 @@ def _filled_first(a: Collection, b: Collection) -> tuple[Collection, Collection]
 
 
 def followed(graph: Any) -> Any:
-    """Return the graph of a dynamic algorithm: one in parts, or the result of `as_graph`."""
+    """Return a partitioned graph unchanged, of others the result of `as_graph`."""
     return graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
 
 
@@ -356,7 +356,7 @@ class Dynamic(Maintained):
         self.refresh()
 
     def _columns_of_points(self, columns: dict[str, Any]) -> Any:
-        """Add the columns of the tree to the points of a graph in parts, and return the points.
+        """Add the columns of the tree to the points of a partitioned graph, and return the points.
 
         Raises
         ------

@@ -153,7 +153,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
         If a source reaches a cycle of negative weight; a `ValueError` with its ``vertices`` and
         ``edges``.  Sums of floating-point weights are rounded in the order of the path.
     TypeError
-        If a source is not an integer, or the graph is in parts and has negative weights.
+        If a source is not an integer, or the graph is partitioned and has negative weights.
     ValueError
         If a source is not a vertex, or a weight is NaN or minus infinity.
     OverflowError

@@ -10,7 +10,8 @@ of sources yields an estimate (Brandes, Pich 2007).
 
 From the first source with a count that overflows on, counts are scaled, see `path_counts.py`.
 
-Graphs in parts: `betweenness_batch.py`.  Paths by weights: `betweenness_weighted.py`.
+Partitioned graphs, and on a GPU many sources of a graph of high diameter: `betweenness_batch.py`.
+Paths by weights: `betweenness_weighted.py`.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -32,20 +33,24 @@ from morph.algorithms.graph.arguments import (
     results_device,
     source_ids,
 )
-from morph.algorithms.graph.betweenness_batch import sweep_batches
+from morph.algorithms.graph.betweenness_batch import max_width, sweep_batches
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
+from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.path_counts import MOST, add_scaled, scaled_down
 from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.graph.labels import VertexIds
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
 
 INFINITY = 2**31 - 1
+MANY_SOURCES = 16  # from so many on, on a GPU, they are processed in batches
+MANY_LEVELS = 100  # if the graph has more levels, from the first source: steps with little work
 SPARSE = 256  # a level with less than a 256th of all points pushes; its edges are not counted
 DENSE = 2  # the next level pulls if the level has over half of the edges of unvisited points
 
@@ -279,8 +284,9 @@ def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
 
 @contextmanager
 def dependencies(
-    graph: Graph, sources: Any, ends: float, weighted: bool, each: Callable[[bool], Any] = bool
-) -> Iterator[None]:
+    graph: Graph, sources: Any, ends: float, weighted: bool,
+    each: Callable[[bool], Any] | None = None,
+) -> Iterator[None]:  # fmt: skip
     """Add the dependencies of the points for each source to the column ``share``.
 
     Parameters
@@ -291,7 +297,7 @@ def dependencies(
         1 if paths also pass through their ends, else 0.
     weighted : bool
         Whether to use weights of edges, if the graph has some.
-    each : callable
+    each : callable, optional
         ``each(scaled)`` is called after each source, when the columns ``dist`` (with weights
         ``distance``), ``paths`` and ``dependency`` of the points that the source reaches have the
         values for this source; if ``scaled``, also ``scale``.
@@ -306,7 +312,8 @@ def dependencies(
         as_graph(graph)
     names: dict[str, Any] = {"paths": (f64, 0), "dependency": (f64, 0), "share": (f64, 0)}
     with ExitStack() as added:
-        if isinstance(graph, PartitionedGraph):
+        in_batches = each is None and not by_weights and _takes_batches(graph, sources)
+        if in_batches:
             sweep_batches(graph, sources.tolist(), ends, added)
         elif by_weights:
             added.enter_context(graph.points.temporary_columns(**names))
@@ -317,6 +324,16 @@ def dependencies(
             objects = added.enter_context(workspace(graph, "betweenness", make, **names))
             _sweep(graph, objects, sources.tolist(), ends, added, each)
         yield
+
+
+def _takes_batches(graph: Graph, sources: Any) -> bool:
+    """Whether to process batches of sources: of partitioned graphs; on a GPU, at high diameter."""
+    if isinstance(graph, PartitionedGraph):
+        return True
+    fits = max_width(len(graph.points)) >= MANY_SOURCES
+    if graph.device.on_host or len(sources) < MANY_SOURCES or not fits:
+        return False
+    return bfs(graph, VertexIds(sources[:1])).levels > MANY_LEVELS
 
 
 def _objects(graph: Graph) -> list[Any]:
@@ -337,7 +354,7 @@ def _work(graph: Graph, overflowed: Flag, levels: Table, state: Scalars) -> Work
 
 def _sweep(
     graph: Graph, objects: Objects, sources: list[int], ends: float, added: ExitStack,
-    each: Callable[[bool], Any],
+    each: Callable[[bool], Any] | None,
 ) -> None:  # fmt: skip
     """Add the dependencies for each source; ``added`` gets the column for scales on overflow."""
     overflowed, order, levels, state = objects
@@ -356,7 +373,8 @@ def _sweep(
             added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
         if scaled:
             run(s, True)
-        each(scaled)
+        if each is not None:
+            each(scaled)
 
 
 def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any:

@@ -1,5 +1,6 @@
-"""Betweenness of up to 64 sources at once: for graphs in parts, whose steps wait for each other.
+"""Betweenness of up to 64 sources at once, for graphs whose steps take longer than their work.
 
+These are partitioned graphs, whose steps wait for each other, and graphs of high diameter on a GPU.
 A word of bits in each point has a bit for each source (as in `many_sources`), so that the sources
 share the steps, and thus the exchanges between parts.  A step of the forward sweep finds the points
 that the next level of any source contains, and adds up their counts of paths: a point pulls those
@@ -26,6 +27,7 @@ from morph.algorithms.graph.path_counts import MOST, add_scaled, scaled_down
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
+from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
@@ -189,13 +191,18 @@ def sweep_batch(w, now, then, all_sources, stamp, ends, scaled: static):
     return levels
 
 
+def max_width(points: int) -> int:
+    """Return the largest number of sources in a batch, for a part of so many points."""
+    return max([1, *(w for w in WIDTHS if w * points <= MOST_COUNTS)])
+
+
 def sweep_batches(
-    graph: PartitionedGraph, sources: list[int], ends: float, added: ExitStack
+    graph: Graph | PartitionedGraph, sources: list[int], ends: float, added: ExitStack
 ) -> None:
     """Add the dependencies for each source to the column ``share``, which ``added`` removes."""
-    points = len(graph.points) // len(graph.devices)
+    parts = len(graph.devices) if isinstance(graph, PartitionedGraph) else 1
     width = next((w for w in WIDTHS if w >= len(sources)), WIDTHS[-1])
-    width = max([1, *(w for w in WIDTHS if w <= width and w * points <= MOST_COUNTS)])
+    width = min(width, max_width(len(graph.points) // parts))
     make = partial(_objects, graph, width)
     objects = added.enter_context(workspace(graph, "betweenness", make, **_columns(width)))
     overflowed, state, now, then = objects
@@ -227,7 +234,7 @@ def _columns(width: int) -> dict[str, Any]:
     return {name: (t, None) for name, t in kept.items()} | {"stamp": (i32, 0), "share": (f64, 0)}
 
 
-def _objects(graph: PartitionedGraph, width: int) -> list[Any]:
+def _objects(graph: Graph | PartitionedGraph, width: int) -> list[Any]:
     """Make the objects of `sweep_batch`."""
     lists = [Collection(graph.points, capacity=len(graph.points)) for _ in range(2)]
     return [Flag(graph), Scalars(graph, sources=np.full(width, -1, np.int32)), *lists]

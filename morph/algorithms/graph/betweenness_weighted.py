@@ -161,7 +161,7 @@ def positive_lengths(graph: Graph) -> Any:
 
 
 def sweep_by_weights(
-    graph: Graph, sources: list[int], ends: float, each: Callable[[bool], Any]
+    graph: Graph, sources: list[int], ends: float, each: Callable[[bool], Any] | None
 ) -> None:
     """Add the dependencies for each source; calls ``each(True)`` after each source."""
     length, n = positive_lengths(graph), len(graph.points)
@@ -186,4 +186,5 @@ def sweep_by_weights(
                     f"weights too far apart: from source {name_of(graph, s)}, an edge to a"
                     f" vertex does not lengthen the path to it in {dtype}"
                 )
-            each(True)
+            if each is not None:
+                each(True)
