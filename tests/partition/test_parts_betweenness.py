@@ -48,6 +48,8 @@ STEPS = {
     "both": {"SMALL": 0, "SPARSE": 8, "AT_ONCE": 2},
 }
 
+MIXED = [["cpu", "python"]]
+
 
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("directed", [True, False])
@@ -55,7 +57,7 @@ def test_batches(directed, steps, constants):
     constants(**STEPS[steps])
     graphs = drawn(directed), morph.generate.grid(3, 21, device="cpu")
     for g in graphs[:1] if directed else graphs:
-        for devices in (["cpu"] * 3, ["cpu", "python"]):
+        for devices in MIXED if steps == "push" else (["cpu"] * 3, *MIXED):
             parts = morph.partition(g, devices, by=np.arange(len(g.points)) % len(devices))
             for sources in (None, [7], [3, 3, 9], 20):
                 if devices[-1] == "cpu" or sources == [3, 3, 9]:
