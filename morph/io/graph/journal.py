@@ -103,7 +103,7 @@ class Journal:
     Raises
     ------
     TypeError
-        If ``graph`` is not a `Graph`, for example one in parts.
+        If ``graph`` is not a `Graph`, for example a `PartitionedGraph`.
     ValueError
         If the name has the suffix of a compressed file.
     FormatError
