@@ -29,6 +29,7 @@ from scipy.optimize import nnls
 
 Row = dict[str, Any]
 CACHE, SECTOR = 50e6, 32  # bytes: of the cache of an H100 or H200, and of what a read loads
+NONE = (0.0,) * 5  # seconds of a program without visits
 ZERO, ONE = 0.76, 0.24  # of the arcs of R-MAT, those at points with this bit
 # steps, exchanges, and visits of each arc, on R-MAT graphs; of PageRank in an iteration
 CALLS = {"levels": (7, 7, 1.0), "shortest_paths": (9, 9, 8.2), "pagerank": (2, 1, 1.0)}
@@ -37,14 +38,14 @@ CALLS = {"levels": (7, 7, 1.0), "shortest_paths": (9, 9, 8.2), "pagerank": (2, 1
 class Fit(NamedTuple):
     """Fitted numbers, in seconds: of a step, of a crossing, of a byte; by program those of a visit.
 
-    The latter are seconds of a visit of the cache, more of a miss, more on parts; and of a call on
-    parts, where lists grow and are bound to the launch.
+    The latter are seconds of a visit of the cache, more of a miss, more on parts; of a call, in
+    which lists grow and are bound to the launch, and more of a call on parts.
     """
 
     step: float
     crossing: float
     byte: float
-    visit: dict[str, tuple[float, float, float, float]]
+    visit: dict[str, tuple[float, ...]]
 
 
 class Network(NamedTuple):
@@ -73,18 +74,20 @@ def missed(points: int) -> float:
 
 def visit(fit: Fit, program: str, points: int, on_parts: bool) -> float:
     """Seconds of a visit in a graph with so many points."""
-    cached, more, extra, _ = fit.visit.get(program, (0.0,) * 4)
+    cached, more, extra, *_ = fit.visit.get(program, NONE)
     return cached + more * missed(points) + extra * on_parts
 
 
 def predicted(fit: Fit, row: Row) -> tuple[float, float]:
     """Seconds on one device and on the parts of a row."""
-    steps, visits = row["steps"] * fit.step, row["visits"]
+    *_, call, on_parts = fit.visit.get(row["program"], NONE)
+    steps, visits = call + row["steps"] * fit.step, row["visits"]
     one = steps + visits * visit(fit, row["program"], row["points"], False)
     share = row["share"] * visits
     crossings = row["crossings"] * fit.crossing + row["bytes"] * fit.byte
-    crossings += fit.visit.get(row["program"], (0.0,) * 4)[3]
-    return one, steps + share * visit(fit, row["program"], row["points"], True) + crossings
+    return one, steps + share * visit(
+        fit, row["program"], row["points"], True
+    ) + on_parts + crossings
 
 
 def fitted(rows: list[Row]) -> Fit:
@@ -99,7 +102,8 @@ def fitted(rows: list[Row]) -> Fit:
             for p in programs:
                 own, on_parts = p == r["program"], crossings > 0
                 share = part * r["visits"] * own
-                terms += [share, share * missed(r["points"]), share * on_parts, own and on_parts]
+                terms += [share, share * missed(r["points"]), share * on_parts, own]
+                terms.append(own and on_parts)
             equations.append(terms)
             times.append(seconds)
     found = np.array(times)
@@ -107,7 +111,7 @@ def fitted(rows: list[Row]) -> Fit:
     scale = np.maximum(np.abs(matrix).max(0), 1e-300)
     solution, _ = nnls(matrix / scale, np.ones(len(found)))
     step, crossing, byte, *rest = solution / scale
-    visits = zip(*(rest[k::4] for k in range(4)), strict=True)
+    visits = zip(*(rest[k::5] for k in range(5)), strict=True)
     return Fit(step, crossing, byte, dict(zip(programs, visits, strict=True)))
 
 
@@ -181,8 +185,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"\n{executor}: a step {fit.step * 1e6:.2f} us, {crossing}")
         table([
             {"program": name, "a visit ps": cached * 1e12, "a miss ps": more * 1e12,
-             "on parts ps": extra * 1e12, "a call on parts ms": call * 1e3}
-            for name, (cached, more, extra, call) in fit.visit.items()
+             "on parts ps": extra * 1e12, "a call ms": call * 1e3, "on parts ms": on_parts * 1e3}
+            for name, (cached, more, extra, call, on_parts) in fit.visit.items()
         ])  # fmt: skip
         compared = []
         for r in own:

@@ -188,7 +188,7 @@ def test_table_of_falcon(script, capsys, monkeypatch):
 def test_cost_model(script):
     """A fit to times of the model itself gives these, for another size, too."""
     scaling = script("scaling")
-    visits = {"pagerank": (1e-12, 2e-12, 3e-12, 1e-4), "steps": (0, 0, 0, 0)}
+    visits = {"pagerank": (1e-12, 2e-12, 3e-12, 1e-3, 1e-4), "steps": (0,) * 5}
     fit = scaling.Fit(2e-6, 7e-6, 1e-11, visits)
 
     def row(scale, parts):
