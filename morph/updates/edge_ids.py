@@ -32,9 +32,19 @@ def allocate(edges: Table, count: int) -> tuple[int, int]:
             few_free = reclaim(edges) < edges.capacity // SHARE and referred(edges)
         reused = min(reusable(edges), count)
     rows = first + count - reused
-    if rows > edges.capacity or few_free:  # by a quarter: edges take most of a graph's memory
-        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+    if rows > edges.capacity or few_free:
+        edges.resize(max(rows, min(edges.capacity + spare_rows(edges) + 16, ID_LIMIT)))
     return first, reused
+
+
+def spare_rows(edges: Table) -> int:
+    """Return by how many rows a table grows: edges take most of a graph's memory.
+
+    A graph whose size does not change gets a sixteenth.  One that keeps growing doubles what it has
+    grown by, up to a quarter.
+    """
+    capacity = edges.capacity
+    return min(max(capacity >> 4, capacity - edges.graph._made), capacity >> 2)
 
 
 def use_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
@@ -49,7 +59,7 @@ def use_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
         edges.resize(rows)
         counters = edges._host_meta
     if edges.deletes:
-        xp, ring = edges.device.xp, edges.hidden("free")
+        xp, ring = edges.device.xp, edges.ring
         with edges.device.active():
             at = xp.arange(head, int(counters[TAIL])) & (ring.size - 1)
             others = ring[at]

@@ -86,8 +86,8 @@ class ManyChanges(PreparedBatch):
         if (
             first + fresh - reused > self._limit
             or given * self.rows > self.table.capacity
-            or (ordered and g.edge_order is None)
-            or (deleted and not edges.deletes)
+            or (ordered and g.recycled is None)
+            or (deleted and edges.is_ring_short(deleted * self.rows))
         ):
             return None
         g._adjacency.begin_batch(self.table)

@@ -197,9 +197,9 @@ class SingleChanges(PreparedBatch):
                 return None
             if reused or first < g._made:
                 ordered = fast_path.ordered_below(g, first, reused)
-                if ordered and g.edge_order is None:
+                if ordered and g.recycled is None:
                     return None
-        elif outcome == DELETED and not edges.deletes:
+        elif outcome == DELETED and edges.is_ring_short(self.rows):
             return None
         if outcome != DELETED or referred(edges):
             flags |= REFERRED
