@@ -596,16 +596,12 @@ class Table(Store):
         """
         return self._hidden["free"]
 
-    def is_ring_short(self, more: int) -> bool:
-        """Whether the ring lacks capacity for ``more`` deleted rows."""
-        w: list[int] = self._host_meta.tolist()
-        return not self.deletes or w[TAIL] - min(w[HEAD], w[COMMITTED]) + more > self.ring.size
-
     def reserve_ring(self, more: int) -> None:
         """Provide capacity in the ring for ``more`` deleted rows."""
-        if self.is_ring_short(more):
-            w: list[int] = self._host_meta.tolist()
-            self._resize_ring(w[TAIL] - min(w[HEAD], w[COMMITTED]) + more)
+        w: list[int] = self._host_meta.tolist()
+        used = w[TAIL] - min(w[HEAD], w[COMMITTED])
+        if used + more > self.ring.size:
+            self._resize_ring(used + more)
 
     def _ring(self, rows: int) -> Array:
         return self.device.zeros(1 << max(rows - 1, 0).bit_length(), np.int32)

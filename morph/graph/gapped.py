@@ -33,7 +33,7 @@ INVALID, REPEATED, LOOP = 1, 2, 3
 NOT_APPLIED = -(2**62)
 
 # number of unused entries at the end of a new arena: its rows >> SLACK, at least LEAST
-SLACK, LEAST = 4, 1 << 10
+SLACK, LEAST = 4, 1 << 12
 WORK = ("extent", "position", "inserted", "deleted")  # the last three are 0 except during a batch
 
 

@@ -14,6 +14,8 @@ from morph.language.dtypes import ID_LIMIT
 if TYPE_CHECKING:
     from morph.data.table import Table
 
+LARGE = 1 << 20  # number of edges from which on unused capacity is kept small
+
 
 def allocate(edges: Table, count: int) -> tuple[int, int]:
     """Reserve ids for new edges: unused ones while capacity suffices, else reused ones.
@@ -38,13 +40,13 @@ def allocate(edges: Table, count: int) -> tuple[int, int]:
 
 
 def spare_rows(edges: Table) -> int:
-    """Return by how many rows a table grows: edges take most of a graph's memory.
+    """Return by how many rows a table grows: by a quarter, or less if it takes much memory.
 
-    A graph whose size does not change gets a sixteenth.  One that keeps growing doubles what it has
-    grown by, up to a quarter.
+    A large graph gets a sixteenth, and doubles what it has grown by while it keeps growing.
     """
     capacity = edges.capacity
-    return min(max(capacity >> 4, capacity - edges.graph._made), capacity >> 2)
+    least = capacity >> (4 if capacity >= LARGE else 2)
+    return min(max(least, capacity - edges.graph._made), capacity >> 2)
 
 
 def use_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:

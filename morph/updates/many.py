@@ -87,7 +87,7 @@ class ManyChanges(PreparedBatch):
             first + fresh - reused > self._limit
             or given * self.rows > self.table.capacity
             or (ordered and g.recycled is None)
-            or (deleted and edges.is_ring_short(deleted * self.rows))
+            or (deleted and self._is_ring_short(before, deleted * self.rows))
         ):
             return None
         g._adjacency.begin_batch(self.table)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from morph.data.reclaim import referred
-from morph.data.store import COUNT
+from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.data.versions import latest
 from morph.graph.applied import Applied
 from morph.graph.gapped import (
@@ -69,13 +69,14 @@ class PreparedBatch:
     several: ClassVar[bool]
 
     __slots__ = (
-        "_back", "_epoch", "_fixed", "_flags", "_limit", "_point_counters", "_state", "program",
-        "rows", "table",
+        "_back", "_epoch", "_fixed", "_flags", "_limit", "_point_counters", "_ring", "_state",
+        "program", "rows", "table",
     )  # fmt: skip
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
         tables, sides = args[0], args[1]
         self.program, self.table = program, table
+        self._ring = tables.mask + 1 if g.edges.deletes else 0
         self.rows = 1 if g.directed else 2
         self._fixed = tables.mask, sides.limit, sides.limit2, sides.sides
         self._prepare_numbers(program)
@@ -134,6 +135,10 @@ class PreparedBatch:
             return self._point_counters[COUNT]
         count: int = g.points._host_meta.item(COUNT)
         return count
+
+    def _is_ring_short(self, counters: list[int], deleted: int) -> bool:
+        """Whether the ring of edges lacks capacity for ``deleted`` arcs."""
+        return counters[TAIL] - min(counters[HEAD], counters[COMMITTED]) + deleted > self._ring
 
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
         """The latest batch as the fast path describes it: its counts, and the arguments."""
@@ -199,7 +204,7 @@ class SingleChanges(PreparedBatch):
                 ordered = fast_path.ordered_below(g, first, reused)
                 if ordered and g.recycled is None:
                     return None
-        elif outcome == DELETED and edges.is_ring_short(self.rows):
+        elif outcome == DELETED and self._is_ring_short(counters, self.rows):
             return None
         if outcome != DELETED or referred(edges):
             flags |= REFERRED
