@@ -34,7 +34,7 @@ from morph.graph.gapped import (
     Side,
 )
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, i32, i64, static, u8, vector
+from morph.prelude import atomic_add, i32, i64, static, u8
 from morph.updates.resolve import (
     EDGES_DELETED,
     REFERRED,
@@ -389,7 +389,7 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
         if max(short, short2) > 0:
             foreach(tables.batch, run_step, clear_counters, INSERTED, index, rows)
             index.arena[0].top, index.arena2[0].top = top, top2
-            tables.report[0].short = vector(short, short2)
+            tables.report[0].short[0], tables.report[0].short[1] = short, short2
             tables.report[0].result = max(short, short2)
             return max(short, short2)
         foreach(tables.batch, write_inserts, tables, index, counts, ids, rows, flags, one)
