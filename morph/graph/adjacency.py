@@ -51,9 +51,8 @@ REPORT: dict[str, Any] = {
     "stamp": np.int64,
     "repeated": np.int64,
     "rounds": np.int64,
-    "absent": np.int64,
     "result": np.int64,
-    "left_out": vec(np.int64, 4),
+    "left_out": vec(np.int64, 4),  # see `updates.resolve.resolve_batch`
     "short": vec(np.int64, 2),  # of each arena, the number of entries that it lacks
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0, 0)  # no edges are inserted

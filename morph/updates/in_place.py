@@ -352,8 +352,9 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
     Returns 0, or -`REPEATED` if changes were left out (see `resolve_batch`).  Returns -`INVALID` or
     -`LOOP` if nothing was changed: a change is invalid, or a loop is inserted and ``at`` does not
     count loops.  Returns the number of entries that the arenas lack, if positive: all but the
-    inserts has been done.  ``report.stamp`` is set to ``single.stamp`` at the first change, and
-    ``report.result`` to what is returned: a launch behind this one reads both.
+    inserts has been done, and ``report.short`` has that of each arena.  ``report.stamp`` is set to
+    ``single.stamp`` before the first change (with ``one`` by `resolve`), and ``report.result`` to
+    what is returned: a launch behind this one reads both.
     """
     named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
     reason, stamp = 0, single.stamp
