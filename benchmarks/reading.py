@@ -43,7 +43,9 @@ def reader(name: str) -> Callable[[str], Any]:
         for library in LIBRARIES:
             library.load()  # compiled before
         return (
-            partial(read_node, keep=True) if function == "read_node" else vars(morph.io)[function]
+            partial(read_node, keep=True)
+            if function == "read_node"
+            else getattr(morph.io, function)
         )
     if module == "np":
         return {

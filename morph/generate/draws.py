@@ -21,6 +21,7 @@ import numpy as np
 from numpy.random import PCG64
 
 from morph.data.table import Table
+from morph.language.arguments import integer
 from morph.language.dtypes import ID_LIMIT, i32, u64, vec
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel
@@ -119,10 +120,10 @@ def _states_of(seed: int, kind: int, first: int, end: int) -> list[State]:
 
 
 def check(**values: int) -> None:
-    """Reject values, by name, that are not non-negative integers."""
+    """Refuse values, by name, that are not integers (TypeError) or not in range (ValueError)."""
     for name, value in values.items():
         most = 2**63 if name in ("seed", "m") else ID_LIMIT
-        if not isinstance(value, int | np.integer) or not 0 <= value <= most:
+        if not 0 <= integer(value, name) <= most:
             raise ValueError(f"{name} = {shown(value)}: expected an integer from 0 to {most}")
 
 

@@ -165,7 +165,6 @@ def test_no_points_and_no_edges():
     ("make", "message"),
     [
         (lambda: generate.uniform(-1, 0), "n = -1: expected an integer from 0"),
-        (lambda: generate.uniform(2.5, 0), "n = 2.5: expected an integer"),
         (lambda: generate.uniform(0, 3), "m = 3: without points there are no edges"),
         (lambda: generate.uniform(9, 1, seed=-1), "seed = -1"),
         (lambda: generate.uniform(9, 1, weight=(2, 1)), r"weight = \(2, 1\): expected low <= high"),
@@ -186,6 +185,22 @@ def test_no_points_and_no_edges():
 )
 def test_refused(make, message):
     with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: generate.uniform(2.5, 0), "n is an integer, not 2.5"),
+        (lambda: generate.uniform(9, None), "m is an integer, not None"),
+        (lambda: generate.uniform(9, 1, seed=True), "seed is an integer, not True"),
+        (lambda: generate.geometric(None), "n is an integer, not None"),
+        (lambda: generate.grid(2, "x"), "columns is an integer, not 'x'"),
+        (lambda: generate.random_ksat(3.5, 10, 4.2), "k is an integer, not 3.5"),
+    ],
+)
+def test_wrong_types(make, message):
+    with pytest.raises(TypeError, match=message):
         make()
 
 

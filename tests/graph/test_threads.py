@@ -115,7 +115,8 @@ def test_algorithms_and_batches_take_turns(target):
         for _ in range(rounds):
             found = (morph.sssp, morph.bfs, morph.connected_components, morph.core_number)[k](g)
             assert host(g, found[0]).shape == (50,)
-        for row in [row for row in ROWS if not row.acyclic]:
+        rows = [row for row in ROWS if not row.acyclic]
+        for row in rows[k::WORKERS] if target == "python" else rows:
             row.function(g, **row.arguments_of(row.examples[-1]))
 
     together(*each(change), *each(ask))

@@ -157,8 +157,8 @@ def test_functions_and_structs(target, tmp_path, worst):
 
 
 @pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
-def test_fields_of_structs(target, tmp_path, hostile):
-    allowed = [n for n in hostile if not n.startswith("__")]  # Python mangles these in a class
+def test_fields_of_structs(target, tmp_path, worst):
+    allowed = [n for n in worst if not n.startswith("__")]  # Python mangles these in a class
     for names in batched(allowed, 150):  # the time of NVRTC grows with the square of their number
         fields = "".join(f"    {n}: int_0\n" for n in names)
         given = ", ".join(f"r_0.v + {i}" for i in range(len(names)))
@@ -219,11 +219,11 @@ def test_a_claim(target, tmp_path, worst):
 
 
 @pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
-def test_columns(target, tmp_path, hostile):
+def test_columns(target, tmp_path, worst):
     """Columns of rows, packed or not, and of entries on their way to a collection."""
     g = points(target)
     names = []
-    for n in hostile:
+    for n in worst:
         try:
             g.points.add(n, i64)
             names.append(n)

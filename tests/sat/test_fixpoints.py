@@ -189,11 +189,14 @@ def test_what_has_no_messages():
 def test_wrong_arguments():
     for options, message in (
         ({"rho": 2}, "rho = 2"), ({"tolerance": 0}, "tolerance = 0"), ({"seed": -1}, "seed = -1"),
-        ({"max_sweeps": -1}, "max_sweeps = -1"), ({"max_sweeps": 1.5}, "max_sweeps = 1.5"),
+        ({"max_sweeps": -1}, "max_sweeps = -1"),
         ({"inertia": 1}, "inertia = 1"), ({"start": [0.5]}, r"start has shape \(1,\)"),
         ({"start": [0.5, 1.5]}, r"start\[1\] = 1.5"), ({"start": ["a", "b"]}, "type <U1"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
+            survey.surveys([[1, 2]], device="cpu", **options)
+    for options in ({"max_sweeps": 1.5}, {"seed": True}):
+        with pytest.raises(TypeError, match=f"{next(iter(options))} is an integer"):
             survey.surveys([[1, 2]], device="cpu", **options)
     with pytest.raises(ValueError, match=r"clause 1 \(counted from 0\) is empty"):
         survey.beliefs([[1], []], device="cpu")

@@ -41,6 +41,7 @@ class KCore(NamedTuple):
 
 @kernel
 def count(p, degrees):
+    """Set ``near`` to the neighbours of a vertex, itself excluded."""
     loops = i32(0)
     for t in p.nbrs:
         if t == p:
@@ -51,12 +52,14 @@ def count(p, degrees):
 
 @kernel
 def bounds(p, degrees):
+    """Find the range of the degrees that remain."""
     atomic_min(degrees.least, p.near)
     atomic_max(degrees.most, p.near)
 
 
 @kernel
 def split(p, limit, soon, rest):
+    """Divide the vertices: ``soon`` may be deleted at a level up to ``limit``."""
     if p.near <= limit:
         soon.add(p)
     else:
@@ -64,12 +67,14 @@ def split(p, limit, soon, rest):
 
 
 @kernel
-def fall(p, falling):
+def enqueue(p, falling):
+    """Schedule a vertex to be deleted at this level."""
     falling.add(p)
 
 
 @kernel
 def drop(p, k, limit, falling, soon):
+    """Delete a vertex at level k; neighbours that have no more than k neighbours left follow."""
     p.core = i32(k)
     for t in p.nbrs:
         if t.near > k:
@@ -89,7 +94,7 @@ def peel(g, k, last, left, rest, soon, falling, then):
     while k <= last:
         while k <= limit:
             # listed first, since a step over `soon`, to which it adds, would not be asynchronous
-            foreach(soon, fall, falling, where=lambda p: p.core < 0 and p.near <= k)
+            foreach(soon, enqueue, falling, where=lambda p: p.core < 0 and p.near <= k)
             while not falling.empty:  # asynchronous steps have already deleted some of these
                 foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
                 falling, then = then, falling

@@ -123,6 +123,7 @@ def bounds(e, supports):
 
 @kernel
 def split(e, limit, soon, rest):
+    """Divide the edges: ``soon`` may be deleted at a level up to ``limit``."""
     if e.support <= limit:
         soon.add(e)
     else:
@@ -130,7 +131,8 @@ def split(e, limit, soon, rest):
 
 
 @kernel
-def fall(e, round, falling):
+def enqueue(e, round, falling):
+    """Schedule an edge to be deleted in this round."""
     if atomic_min(e.round, i32(round)) > round:  # the list may contain it twice
         falling.add(e)
 
@@ -282,7 +284,11 @@ def peel(k, last, rows, left, rest, soon, falling, then):
         rest.clear()
         while k <= limit:
             foreach(
-                soon, fall, round, falling, where=lambda e: e.round == INFINITY and e.support <= k
+                soon,
+                enqueue,
+                round,
+                falling,
+                where=lambda e: e.round == INFINITY and e.support <= k,
             )
             while not falling.empty:
                 deleted += len(falling)

@@ -20,7 +20,7 @@ from morph.algorithms.sat.factors import CERTAIN, Contradiction, Factors, factor
 from morph.algorithms.sat.marginals import marginals
 from morph.algorithms.sat.surveys import converge
 from morph.data.formula import Formula
-from morph.language.arguments import boolean, check_number
+from morph.language.arguments import boolean, check_number, integer
 from morph.language.messages import shown
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
@@ -181,12 +181,12 @@ class _State:
         check_number(rho, "rho")
         if not 0 <= rho <= 1:
             raise ValueError(f"rho = {rho}: expected a number from 0 to 1")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        if (seed := integer(seed, "seed")) < 0:
             raise ValueError(f"seed = {shown(seed)}: expected an integer of 0 or more")
         given = None if start is None else _start(formula, start)
         self.formula, self.rho = formula, float(rho)
         try:
-            self.f: Factors = factor_graph(formula, where, int(seed) if given is None else None)
+            self.f: Factors = factor_graph(formula, where, seed if given is None else None)
         except Contradiction:
             c = int((np.diff(formula.offsets) == 0).argmax())
             raise ValueError(
@@ -234,7 +234,7 @@ class _State:
         check_number(inertia, "inertia")
         if not 0 < tolerance < 1:
             raise ValueError(f"tolerance = {tolerance}: expected a number between 0 and 1")
-        if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 0:
+        if integer(most, "max_sweeps") < 0:
             raise ValueError(f"max_sweeps = {shown(most)}: expected an integer of 0 or more")
         if not 0 <= inertia < 1:
             raise ValueError(f"inertia = {inertia}: expected a number from 0 to less than 1")

@@ -29,7 +29,7 @@ from morph.algorithms.sat.search import (
 )
 from morph.algorithms.sat.simplify import Part, Simplified, simplify
 from morph.data.formula import Formula, read_cnf
-from morph.language.arguments import boolean, check_number
+from morph.language.arguments import boolean, check_callable, check_number, integer
 from morph.language.messages import shown
 from morph.launch.ahead import compile_ahead
 from morph.partition.formula import DividedFormula
@@ -246,13 +246,10 @@ def _settings(
     seed: Any, method: Any, options: Any, max_rounds: Any, complete: Any, progress: Any
 ) -> Settings:
     """Check arguments of `solve`; the devices are not set."""
-    for name, value, least in (("seed", seed, 0), ("max_rounds", max_rounds, 0)):
-        if not isinstance(value, int | np.integer) or not least <= value < 2**32:
-            raise ValueError(
-                f"{name} = {shown(value)}: expected an integer from {least} to 2^32 - 1"
-            )
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress is a function, not {shown(progress)}")
+    for name, value in (("seed", seed), ("max_rounds", max_rounds)):
+        if not 0 <= integer(value, name) < 2**32:
+            raise ValueError(f"{name} = {shown(value)}: expected an integer from 0 to 2^32 - 1")
+    check_callable(progress, "progress")
     chosen = check_method(method, {} if options is None else options, complete)
     complete = None if complete is None else bool(complete)
     return Settings(int(seed), [], method, chosen, int(max_rounds), complete, progress)
@@ -315,8 +312,8 @@ def check_method(method: str, options: Mapping[str, Any], complete: bool | None)
             known = ", ".join(METHODS[method]) or "none"
             raise ValueError(f"method {method!r} has no option {shown(name)}: expected {known}")
         kind, expected, test = _OPTIONS[name]
-        kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not test(value):
+        (integer if kind is int else check_number)(value, name)
+        if not test(value):
             raise ValueError(f"{name} = {shown(value)}: expected {expected}")
     return {name: _OPTIONS[name][0](value) for name, value in options.items()}
 

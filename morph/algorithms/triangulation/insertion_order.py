@@ -119,23 +119,23 @@ def hilbert_order(points: Table) -> Any:
 
 @func
 def survivors(n, level):
-    """The number of points left when the points of ``level`` rounds, last ones, are taken away."""
+    """The number of points inserted before the last ``level`` rounds."""
     return (n + (i64(1) << level) - 1) >> level
 
 
 @func
-def coin(level, pair):
-    """Which of two neighbours is inserted earlier, 0 or 1."""
+def random_bit(level, pair):
+    """A random bit: which point of a pair is inserted earlier."""
     return i64(mix64(u64(level) << 32 | u64(pair)) & 1)
 
 
 @func
 def place_on_curve(n, level, at):
-    """The number on the curve of survivor ``at`` of a level."""
+    """The place on the curve of point ``at`` of those inserted before the last ``level`` rounds."""
     while level > 0:
         level -= 1
         if 2 * at + 1 < survivors(n, level):
-            at = 2 * at + coin(level, at)
+            at = 2 * at + random_bit(level, at)
         else:
             at = 2 * at  # the last one, alone
     return i32(at)
@@ -153,7 +153,7 @@ def draw(entry, order, n):
         order[first].parent = first
     else:
         pair = i64(entry) - survivors(n, level + 1)
-        kept = 2 * pair + coin(level, pair)
+        kept = 2 * pair + random_bit(level, pair)
         point = place_on_curve(n, level, 4 * pair + 1 - kept)
         entry.point = point
         order[point].parent = place_on_curve(n, level, kept)

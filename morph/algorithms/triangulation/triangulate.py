@@ -255,17 +255,17 @@ def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
     rank[known] = domain.by[known]
     markers[known] = graph.segment_markers[of[rank[known]]]
     markers[(markers == 0) & domain.hull] = 1
-    # a point takes the marker of the first segment at it that has one
+    # a point takes the marker of the first segment at it that has one; reversed ranks, 0: none
     marked = np.flatnonzero(markers)
     marker_of = np.zeros(len(of) + 2, np.int32)
     marker_of[rank[marked]] = markers[marked]
     ends, last = segments[marked].ravel(), len(of) + 1
     # zeros for most points: pages of memory that nothing writes need not be mapped
-    earliness = np.zeros(len(domain.points), np.int32)
-    np.maximum.at(earliness, ends, np.repeat(last - rank[marked], 2).astype(np.int32))
+    reversed_rank = np.zeros(len(domain.points), np.int32)
+    np.maximum.at(reversed_rank, ends, np.repeat(last - rank[marked], 2).astype(np.int32))
     point_markers = np.zeros(len(domain.points), np.int32)
     if np.count_nonzero(graph.point_markers):
         point_markers[:n] = graph.point_markers
     ends = ends[point_markers[ends] == 0]
-    point_markers[ends] = marker_of[last - earliness[ends]]
+    point_markers[ends] = marker_of[last - reversed_rank[ends]]
     return markers, point_markers
