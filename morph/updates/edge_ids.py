@@ -46,7 +46,8 @@ def spare_rows(edges: Table) -> int:
     """
     capacity = edges.capacity
     least = capacity >> (4 if capacity >= LARGE else 2)
-    return min(max(least, capacity - edges.graph._made), capacity >> 2)
+    grown: int = capacity - edges.graph._made
+    return min(max(least, grown), capacity >> 2)
 
 
 def use_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:

@@ -121,7 +121,7 @@ def test_batches_and_kernels_delete_and_recycle_the_same_edges(target, steps):
             g.apply(tuple(np.array(a, np.int32) for a in zip(*new, strict=True)) if new else None)
             edges += new
         elif step in ("delete", "one", "host"):
-            ids = live[k :: 5][: 1 if step == "one" else None]
+            ids = live[k::5][: 1 if step == "one" else None]
             for e in ids:
                 edges.remove((int(src[e]), int(dst[e]), int(weight[e])))
             if step == "host":
