@@ -4,6 +4,8 @@
 a wheel for any system, which compiles all kernels where it is installed.  ``MORPH_WHEEL_ARCHS``
 names CUDA architectures, such as "sm_80 sm_90", or is "all"; NVRTC is then a dependency of the
 build.
+``MORPH_WHEEL_FOLDER`` names a folder in which the binaries are kept: a later build, of the same
+commit, compiles what is missing there.
 Binaries serve every Python; records of units, which spare the first call 0.2 to 0.6 s of Python,
 serve the version that builds the wheel, and those of ``MORPH_WHEEL_PYTHONS``, commands of
 interpreters with NumPy and click, such as "python3.12 python3.13".
@@ -46,12 +48,14 @@ class CompiledKernels(BuildHookInterface):
         names = os.environ.get("MORPH_WHEEL", "").split()
         if version == "editable" or not _compiles():
             return
-        folder = Path(self.directory).absolute() / "compiled"
-        shutil.rmtree(folder, ignore_errors=True)
+        folder = self._folder()
+        self._remove_folder()
         archs = [f"--arch={a}" for a in os.environ.get("MORPH_WHEEL_ARCHS", "").split()]
         ship, environment = ["-c", WARM, "warm", "--ship", str(folder)], {**os.environ, "CI": ""}
         command = [sys.executable, *ship, *archs, *names]
         if subprocess.run(command, cwd=self.root, env=environment).returncode:
+            if archs:  # a wheel that is published
+                raise RuntimeError(f"MORPH_WHEEL_ARCHS: kernels are not compiled: {command}")
             self.app.display_warning("kernels are not compiled: the wheel holds none")
             return
         for python in os.environ.get("MORPH_WHEEL_PYTHONS", "").split():
@@ -66,4 +70,13 @@ class CompiledKernels(BuildHookInterface):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the folder."""
-        shutil.rmtree(Path(self.directory) / "compiled", ignore_errors=True)
+        self._remove_folder()
+
+    def _folder(self) -> Path:
+        """Return the folder of the binaries."""
+        kept = os.environ.get("MORPH_WHEEL_FOLDER")
+        return Path(kept or Path(self.directory) / "compiled").absolute()
+
+    def _remove_folder(self) -> None:
+        if not os.environ.get("MORPH_WHEEL_FOLDER"):
+            shutil.rmtree(self._folder(), ignore_errors=True)

@@ -30,6 +30,13 @@ GROUPS = {
     "Graphs": ("morph.graph", "morph.partition"),
     "Kernels and tables": ("morph",),
 }
+ABOUT = {
+    "Graph algorithms": (
+        "Results that list vertices, such as those of a path or a clique, are arrays of ids or, if"
+        " the points of the graph have [labels](../docs/files.md#labels), of labels. All other"
+        " results have a value for each point or edge, in the order of ids, or are ids of edges."
+    ),
+}
 MODULES = {
     "morph.validate": "Checkers",
     "morph.io": "Files",
@@ -85,7 +92,7 @@ def generated() -> Iterator[tuple[str, str, str]]:
         title = next(t for t, starts in GROUPS.items() if module.startswith(starts))
         groups[title].append(f"morph.{name}")
     for title, names in groups.items():
-        yield _reference(title, "", names)
+        yield _reference(title, ABOUT.get(title, ""), names)
     for module, title in MODULES.items():
         found = importlib.import_module(module)
         about = re.sub(r"\nImports .*", "", found.__doc__ or "", flags=re.DOTALL).strip()

@@ -1,27 +1,27 @@
 // The same names as in team_cpu.h, for a quick binary whose launches are executed by a single CPU thread.
 //
 // The entry returns 0 when the program has ended.  With three threads or more it returns early: its items before it has
-// run a step of LEAST_ITEMS or more, -1 between later steps.  The host then calls the entry of the binary for teams,
-// or, if that cannot be built, this one again, which runs the rest: with -1 to resume, or with -2 minus the items.
+// run a step of TEAM_COMPILE_ITEMS or more, -1 between later steps.  The host then calls the entry of the binary for
+// teams, or, if that cannot be built, this one again, which runs the rest: with -1 to resume, or with -2 minus the items.
 
 MORPH_FN void start_clocks(i32) {}
 template <class T> constexpr bool is_single(const T&) { return true; }
 
-constexpr i64 LEAST_ITEMS = MORPH_SERIAL;  // for a step of so many items and more a team is compiled
-constexpr u64 LONGEST = u64(LEAST_ITEMS) * (POLL_INTERVAL >> 16);  // ticks that a program runs
+constexpr i64 TEAM_COMPILE_ITEMS = MORPH_SERIAL;  // for a step of so many items and more a team is compiled
+constexpr u64 LONGEST = u64(TEAM_COMPILE_ITEMS) * (POLL_INTERVAL >> 16);  // ticks that a program runs
 
 static u64 begun = 0;  // the time, in ticks, at which the launch began
 template <class A, class R> MORPH_FN bool resizes(const A& a, R& t) {
     return stopped || (t.left = team_threads > 2 && !t.replay && ticks() - begun > LONGEST);
 }
 template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step&, i64 first, i64 last) {
-    return resizes(a, t) || (t.left = team_threads > 2 && !t.replay && last - first >= LEAST_ITEMS);
+    return resizes(a, t) || (t.left = team_threads > 2 && !t.replay && last - first >= TEAM_COMPILE_ITEMS);
 }
 template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A& a, R& t, const F&) {
     return resizes(a, t);
 }
 
-template <class Step> MORPH_FN i64 kept_work() { return LEAST_ITEMS; }
+template <class Step> MORPH_FN i64 kept_work() { return TEAM_COMPILE_ITEMS; }
 
 struct Share {  // all items at once
     i64 begin, end, last;
@@ -54,7 +54,7 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
         const bool resumed = items == -1;                                                             \
         if (items < 0) team_threads = 1;  /* there is no binary for teams */                          \
         if (items < -1) items = -2 - items;                                                           \
-        bool left = team_threads > 2 && !PHASES && !a.replay && items >= LEAST_ITEMS;                 \
+        bool left = team_threads > 2 && !PHASES && !a.replay && items >= TEAM_COMPILE_ITEMS;          \
         if (a.replay && a.high_degree && (load(a.high_degree + LISTED) || has_high_degree_list(a))) { \
             left = true, items = -1;  /* begun by a team, whose list of long rows has entries */      \
         }                                                                                             \

@@ -132,12 +132,12 @@ template <class T> MORPH_FN bool is_single(const T& t) { return t.threads == 1; 
 // An item takes a thread of a team about 1.96 times as long as a single thread, because of atomics and cache misses on
 // lines that other threads write; 4.5 times if it adds floats atomically, or uses the old value of an addition.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
-constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, MOST_BATCH = 128;
+constexpr i32 TEAM_START_ITEMS = 2, LEAST_BATCH = 2, MOST_BATCH = 128;
 MORPH_FN i64 least_chunk() { return 1; }
 template <class Step> MORPH_FN i64 team_work() { return 4; }
 template <class Step> MORPH_FN i64 kept_work() { return 3; }
 #else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 32, MOST_BATCH = 128;
+constexpr i32 TEAM_START_ITEMS = 512, LEAST_BATCH = 32, MOST_BATCH = 128;
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
 template <class Step> MORPH_FN i64 team_work() {
@@ -312,7 +312,7 @@ MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of anot
         const bool resumed = items == -1;  /* a program that serial_cpu.h has started */ \
         if (items < -1) items = -2 - items;                                              \
         if (PREPARES && !resumed) prepare(*a);                                           \
-        bool few = !resumed && items < LEAST_ITEMS;                                      \
+        bool few = !resumed && items < TEAM_START_ITEMS;                                 \
         if (team_threads > 1 && few && !heavy(*a)) full = team_threads = 1;              \
         bool one = PHASES || team_threads <= 1;                                          \
         do {                                                                             \

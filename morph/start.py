@@ -20,12 +20,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
 from morph.runtime.cuda import driver
 
-GARBAGE = 1 << 18  # new objects from which on the collector runs: imports make 100,000
+GC_THRESHOLD = 1 << 18  # new objects from which on the collector runs: imports make 100,000
 # hardware queues of a GPU: one for launches, one for what interrupts them.  The driver creates 8 by
 # default, in 0.04 s more; parts on several GPUs may need them
 QUEUES = "2"
@@ -72,21 +73,22 @@ def arguments_of(argv: Sequence[str], original: Sequence[str]) -> list[str] | No
 
 def gpus_of(arguments: Sequence[str], environment: Mapping[str, str]) -> list[int]:
     """Return the indices of the GPUs that a command opens; none if it probably opens none."""
-    words = [word for word in arguments if word not in ("-v", "--verbose")]
-    if not words or words[0].startswith("-") or words[0] in ON_HOST:
+    left = [argument for argument in arguments if argument not in ("-v", "--verbose")]
+    if not left or left[0].startswith("-") or left[0] in ON_HOST:
         return []
-    if {"-h", "--help", "--mpi"}.intersection(words):  # a rank selects one of several GPUs
+    options = left[1:]
+    if {"-h", "--help", "--mpi"}.intersection(options):  # a rank selects one of several GPUs
         return []
-    given = [after for word, after in zip(words, words[1:], strict=False) if word == "--device"]
-    given += [word.partition("=")[2] for word in words if word.startswith("--device=")]
-    names = given or [environment.get("MORPH_DEVICE") or "auto"]
-    found = []
-    for name in names[-1].split(","):
-        kind, _, number = name.partition(":")
-        if kind not in ("auto", "cuda") or not (number or "0").isdecimal():
+    devices = [value for option, value in pairwise(options) if option == "--device"]
+    devices += [option.partition("=")[2] for option in options if option.startswith("--device=")]
+    devices = devices or [environment.get("MORPH_DEVICE") or "auto"]
+    indices = []
+    for device in devices[-1].split(","):
+        kind, _, index = device.partition(":")
+        if kind not in ("auto", "cuda") or not (index or "0").isdecimal():
             return []
-        found.append(int(number or 0))
-    return found
+        indices.append(int(index or 0))
+    return indices
 
 
 def _end(*_: Any) -> None:
@@ -127,7 +129,7 @@ def prepare() -> None:
         with suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, _end)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.set_threshold(GARBAGE)
+    gc.set_threshold(GC_THRESHOLD)
     if not atexit._ncallbacks():  # earlier functions, as of coverage, would be called later
         atexit.register(_end_at_once)
     if gpus := gpus_of(arguments, os.environ):

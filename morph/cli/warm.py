@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice, product
+from multiprocessing import resource_tracker
+from multiprocessing.pool import Pool
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import click
 import numpy as np
@@ -39,8 +45,10 @@ from morph.launch import common_units
 from morph.mesh import compiled
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped, tiers
+from morph.runtime.toolchain.parallel import cores
 
 Calls = Iterator[Callable[[], Any]]
+Job = TypeVar("Job")
 
 N = 12  # vertices of a graph
 TOGETHER = 4  # calls per process, which share kernels
@@ -173,7 +181,8 @@ def _refine(device: str) -> Calls:
     for given in options:
         for progress in (None, lambda *_: None):  # one launch, or one launch per round
             yield partial(_refined, progress=progress, device=device, **given)
-    yield from common_units.builders("refine", device)
+    for call in ("refine", "triangulate"):  # the command `refine` triangulates a file of points
+        yield from common_units.builders(call, device)
 
 
 def _refined(device: str, **options: Any) -> None:
@@ -216,10 +225,83 @@ CALLS: dict[str, Callable[[str], Calls]] = {
 }
 
 
-def _run(name: str, device: str, start: int) -> None:
-    """Run some of the calls of an algorithm, which compiles their kernels."""
+def _run(job: tuple[str, str, int]) -> str:
+    """Run some of the calls of an algorithm, which compiles their kernels; return its name."""
+    name, device, start = job
     for call in islice(CALLS[name](device), start, start + TOGETHER):
         call()
+    return name
+
+
+def _compile_for_gpu(job: tuple[str, str], folder: Path) -> str:
+    """Compile a text into the folder of a wheel; return the architecture."""
+    text, arch = job
+    cuda.ship(text, arch, folder)
+    return arch
+
+
+class _Bar(Line):
+    """The share of jobs that are done, and what the last one has compiled."""
+
+    WIDTH: ClassVar = 30
+
+    def show(self, done: int, total: int, last: str) -> None:
+        """Draw the bar."""
+        full = self.WIDTH * done // total
+        bar = "#" * full + "-" * (self.WIDTH - full)
+        self.write(f"[{bar}] {done} of {total} {last}".rstrip())
+
+
+def _in_parallel(
+    pool: Pool, function: Callable[[Job], str], jobs: Sequence[Job], bar: _Bar | None
+) -> None:
+    """Call a function, which returns a name to show, for each job."""
+    if bar:
+        bar.show(0, len(jobs), "")
+    for done, last in enumerate(pool.imap_unordered(function, jobs), 1):
+        if bar:
+            bar.show(done, len(jobs), last)
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[Pool]:
+    """Start processes, which the block's end ends with their compilers; Ctrl-C is the caller's.
+
+    The terminal sends the signal of Ctrl-C to all processes, and a worker that it ended at once
+    would leave compilers running and files half written.
+    """
+    arguments = _begin_worker, (verbose(),)
+    spawn = multiprocessing.get_context("spawn")
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        with spawn.Pool(count, *arguments) as pool:
+            yield pool
+        return
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        started = spawn.Pool(count, *arguments)  # the processes inherit the mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    with started as pool:
+        yield pool
+
+
+def _begin_worker(shown: bool) -> None:
+    """Let the signal that ends a worker raise an exception, which ends its compilers."""
+    signal.signal(signal.SIGTERM, _terminate_worker)
+    Finalize(None, _exit_worker, exitpriority=0)
+    log_in_worker(shown)
+
+
+def _terminate_worker(*_: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit()
+
+
+def _exit_worker() -> None:
+    """End a worker without the finalization of the interpreter, which takes 0.1 s."""
+    atexit._run_exitfuncs()
+    os._exit(0)
 
 
 def _each(architectures: tuple[str, ...]) -> tuple[str, ...]:
@@ -228,19 +310,15 @@ def _each(architectures: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a for name in architectures for a in known.get(name, (name,))))
 
 
-def _ship(folder: Path, architectures: tuple[str, ...], jobs: int, line: Line | None) -> None:
+def _ship(folder: Path, architectures: tuple[str, ...], pool: Pool, bar: _Bar | None) -> None:
     """Compile the collected sources for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
     of_host = [library.text() for library in LIBRARIES]
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.MODULE)
     texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
-    with ThreadPoolExecutor(jobs) as threads:  # each waits for a process
-        made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]
-        for done, cubin in enumerate(made):
-            if line:
-                line.write(f"{done} of {len(made)} cubins done")
-            cubin.result()
+    if jobs := list(product(texts, architectures)):
+        _in_parallel(pool, partial(_compile_for_gpu, folder=folder), jobs, bar)
     for file in files:
         file.unlink()
 
@@ -286,14 +364,8 @@ def warm(
         for name in CALLS if name in names or not names
         for k in range(0, sum(1 for _ in CALLS[name](device)), TOGETHER)
     ]  # fmt: skip
-    spawn = multiprocessing.get_context("spawn")
-    jobs, log = jobs or os.cpu_count() or 1, (verbose(),)
-    with progress_on(Line) as line:
-        with spawn.Pool(min(jobs, len(todo)), log_in_worker, log) as pool:
-            made = [pool.apply_async(_run, job) for job in todo]
-            for done, call in enumerate(made):
-                if line:
-                    line.write(f"{done} of {len(todo)} done; {todo[done][0]}")
-                call.get()
+    jobs = jobs or cores()
+    with progress_on(_Bar) as bar, _workers(jobs if ship else min(jobs, len(todo))) as pool:
+        _in_parallel(pool, _run, todo, bar)
         if ship is not None:
-            _ship(ship, _each(architectures), jobs, line)
+            _ship(ship, _each(architectures), pool, bar)

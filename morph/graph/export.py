@@ -28,6 +28,7 @@ class Exporting(Labelled):
 
     __slots__ = ()
 
+    points: Table
     edges: Table
     directed: bool
 

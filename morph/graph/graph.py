@@ -363,14 +363,15 @@ class Graph(Making, Exporting):
         Parameters
         ----------
         inserts : (src, dst), (src, dst, weight), or mapping of column names to arrays
-            Arrays of shape (k,), on any device, or one value each.  Other columns get their fill.
-            An insert of an existing pair adds a parallel edge; loops are allowed.
+            Arrays of shape (k,), on any device, or one value each; ends are ids or `labels`.  Other
+            columns get their fill.  An insert of an existing pair adds a parallel edge; loops are
+            allowed.
         deletes : array of ids, or tuple (src, dst)
             Edges by id, or by ends: the k-th occurrence of a pair denotes the k-th of its edges,
             by id.
         updates : (ids, weight) or (src, dst, weight)
             Weights to set.  A pair denotes its edge with the smallest id.
-        delete_points : array of ids
+        delete_points : array of ids or labels
         nonnegative : bool
             Refuse negative weights and NaN.
         then : callable, optional
@@ -609,7 +610,8 @@ class Graph(Making, Exporting):
         return edge.weight if "weight" in self.edges.columns else 1
 
     def _point(self, p: Any) -> int:
-        p = self.id_of(p) if not isinstance(p, Row) and self._is_label(p) else p
+        if not isinstance(p, Row) and (self.numbered or self._is_label(p)):
+            p = self.id_of(p)
         return self.points.row(as_id(p, self.points, "point")).id
 
     # --- whole graphs ----------------------------------------------------------------------------
@@ -635,7 +637,7 @@ class Graph(Making, Exporting):
         if self._pairs is not None:
             g._pairs = g.device.copy(self._pairs)
         g.paired = self.paired
-        g._labels = self._labels
+        g._take_labels(self._labels)
         g._adjacency.copy_from(self._adjacency)
         return g
 
@@ -746,7 +748,8 @@ def _rebuilt(
     order, pairs, offsets = (None if a is None else device.asarray(a) for a in arrays)
     g.structure_changed(pairs)
     g.sort_edges(by)
-    g._made, g._order, g._labels = made, order, labels
+    g._made, g._order = made, order
+    g._take_labels(labels)
     if offsets is not None:
         g._adjacency.set_out(offsets)
         g.out_identity = True

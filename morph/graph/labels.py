@@ -3,17 +3,21 @@
 Labels are Python objects on the host.  A column of points, ``label_index``, has the position of
 each point's label in the list of labels, so that labels are preserved by all operations on columns:
 copies, compaction, deletion, and recycling of ids.
+
+Arguments and answers name points by labels if points have labels.  In arguments an integer is an
+id, unless a label is a number: then numbers are labels.  So every answer is a valid argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.data.table import Table
 from morph.data.versions import exclusive
+from morph.language.arguments import boolean
 from morph.language.messages import shown
 from morph.runtime.arrays import listed, refuse_masked
 from morph.runtime.device import Array, Device
@@ -30,20 +34,54 @@ class Lookup(NamedTuple):
     at: Array  # the position in the list of labels, by point
     labels: Array
     ids: dict[Any, int]
+    numbered: bool
+
+    def names(self, ids: Array) -> Array:
+        """Return the labels of points, in the shape of their ids.
+
+        A point without a label is named by its id.
+
+        Raises
+        ------
+        ValueError
+            If a point has no label, and its id could be taken for a label.
+        """
+        names = self.labels[ids]
+        for k in range(names.size) if len(self.ids) < len(self.labels) else ():
+            if names.flat[k] is None:
+                p = int(ids.flat[k])
+                if self.numbered:
+                    raise ValueError(f"point {p} has no label: assign `labels` of all points")
+                names.flat[k] = p
+        return names
+
+
+class Ids(NamedTuple):
+    """Ids in an argument of an algorithm, also if labels are numbers."""
+
+    array: Array  # on the host
 
 
 class Labelled:
-    """Base of `Graph`: the labels of its points."""
+    """Base of `Graph` and `PartitionedGraph`: the labels of their points."""
 
-    __slots__ = ("_labels", "_lookup")
+    __slots__ = ("_labels", "_lookup", "numbered")
 
-    points: Table
+    _labels: Array | None
+    _lookup: Lookup | None
+    points: Any
+    edges: Any
     device: Device
     changes: int
 
     def __init__(self) -> None:
-        self._labels: Array | None = None  # all labels, then None
-        self._lookup: Lookup | None = None
+        self._take_labels(None)
+
+    def _take_labels(self, labels: Array | None) -> None:
+        """Set the list of labels to which the column refers: all labels, then None."""
+        self._labels, self._lookup = labels, None
+        kinds = () if labels is None else set(map(type, labels))
+        self.numbered = any(issubclass(kind, Number) for kind in kinds)  # numbers are labels
 
     @property
     def labels(self) -> Array | None:
@@ -51,8 +89,17 @@ class Labelled:
 
         Deleted and later points have the label None.  Assign one distinct label for each point
         (ValueError), or None.  The array is read-only.
+
+        Notes
+        -----
+        If points have labels, arguments of algorithms and batches are labels or ids.  An integer is
+        an id, unless a label is a number: then numbers are labels.  Results that list vertices,
+        such as those of a path or a clique, are arrays of labels, on the host.  Results with a
+        value for each point or edge are in the order of ids, and values that denote points, such as
+        predecessors, are ids: `by_label` and `labels_of` convert these.  Edges are ids, too:
+        `ends_of`.  A point without a label is named by its id; a ValueError if labels are numbers.
         """
-        found = self._labels_now()
+        found = self.lookup()
         return None if found is None else found.labels
 
     @labels.setter
@@ -72,7 +119,7 @@ class Labelled:
         KeyError
             If no point has the label.
         """
-        found = self._labels_now()
+        found = self.lookup()
         if found is None:
             raise KeyError(f"the points have no labels: {shown(label)}")
         if label is None or label not in found.ids:
@@ -85,7 +132,8 @@ class Labelled:
         Parameters
         ----------
         vertices : int, label, array of int, or list, tuple, set or array of labels
-            Integers are ids, even if labels are integers.  A tuple that is a label is one vertex.
+            Integers are ids, unless a label is a number: then they are labels.  A tuple that is a
+            label is one vertex.
         what : str
             The name of the argument in errors.
 
@@ -100,40 +148,51 @@ class Labelled:
         ValueError
             If points have labels, and a vertex is not one of these.
         """
+        if isinstance(vertices, Ids):
+            return vertices.array
         refuse_masked(vertices, what)
-        if _kind(vertices) in "OUT":
+        if self.numbered and _kind(vertices) in "iuf" and hasattr(vertices, "ndim"):
+            vertices = np.asarray(self.device.to_host(vertices)).ravel().tolist()
+        elif _kind(vertices) in "OUT":
             vertices = np.asarray(vertices).tolist()
+        several: list[Any] | None
         if isinstance(vertices, str) or self._is_label(vertices):
             several = [vertices]
         elif isinstance(vertices, list | tuple | set | frozenset):
             several = list(vertices)
         else:
-            several = []
-        if self.labels is None or all(isinstance(x, int | np.integer) for x in several):
+            several = [vertices] if self.numbered and isinstance(vertices, Number) else None
+        found = self.lookup()
+        if found is None or several is None or several and all(map(self._is_id, several)):
             return np.asarray(self.device.to_host(listed(vertices, what))).ravel()
+        ids = []
         for x in several:
-            if not (isinstance(x, int | np.integer) or self._is_label(x)):
-                raise ValueError(f"{what}: no vertex has the label {shown(x)}")
-        return np.array([self.id_of(x) if self._is_label(x) else x for x in several])
+            try:
+                ids.append(x if self._is_id(x) else found.ids[x])
+            except (KeyError, TypeError):  # TypeError: not hashable
+                raise ValueError(f"{what}: no vertex has the label {shown(x)}") from None
+        return np.array(ids, np.int64)
 
     def labels_of(self, vertices: Any) -> Any:
-        """Return the labels of vertices that an algorithm has found; ids if points have no labels.
+        """Return the labels of points that are given by ids; ids if points have no labels.
 
         Parameters
         ----------
         vertices : int, array of int, or list or tuple of these
-            Ids, on any device: the vertices of a path, a cycle, a clique or a community, say, or
-            several of these.
+            Ids, on any device: values of ``predecessor``, or ``selected.nonzero()[0]``.  Vertices
+            that algorithms list have labels already.
 
         Returns
         -------
         label, or list of labels or lists
-            Python objects, nested as ``vertices``.
+            Python objects, nested as ``vertices``.  A point without a label is named by its id.
 
         Raises
         ------
         TypeError, IndexError
             If an id is not an integer, or not that of a point.
+        ValueError
+            If a point has no label, and labels are numbers, such as ids.
         """
         if isinstance(vertices, list | tuple):
             return [self.labels_of(x) for x in vertices]
@@ -143,10 +202,44 @@ class Labelled:
         wrong = ids[(ids < 0) | (ids >= len(self.points))]
         if wrong.size:
             raise IndexError(f"vertex {wrong[0]}: the graph has {len(self.points)}")
-        found = self._labels_now()
+        found = self.lookup()
         if found is None:
             return ids.tolist()
-        return found.labels[ids].tolist() if ids.ndim else found.labels[int(ids)]
+        return found.names(ids).tolist() if ids.ndim else found.names(ids[None])[0]
+
+    @exclusive
+    def ends_of(self, edges: Any) -> tuple[Array, Array]:
+        """Return the ends of edges that an algorithm has found, as labels if points have labels.
+
+        Parameters
+        ----------
+        edges : array of int, shape (k,)
+            Ids, on any device: those of a forest, a matching, a path or a truss, say.
+
+        Returns
+        -------
+        src, dst : array, shape (k,)
+            Labels are Python objects on the host; ids, of points without labels, are on the graph's
+            device.
+
+        Raises
+        ------
+        TypeError, IndexError
+            If an id is not an integer, or not that of an edge.
+        """
+        ids = np.asarray(self.device.to_host(listed(edges, "edges")))
+        if ids.size and ids.dtype.kind not in "iu":
+            raise TypeError(f"edges are ids, not {shown(edges)}")
+        wrong = ids[(ids < 0) | (ids >= len(self.edges))]
+        if wrong.size:
+            raise IndexError(f"edge {wrong[0]}: the graph has {len(self.edges)}")
+        with self.device.active():
+            at = self.device.asarray(ids.astype(np.int64))
+            src, dst = (getattr(self.edges, name)[at] for name in ENDS)
+        if (found := self.lookup()) is None:
+            return src, dst
+        src, dst = (found.names(np.asarray(self.device.to_host(a))) for a in (src, dst))
+        return src, dst
 
     def ids_in_batch(
         self, inserts: Any, deletes: Any, updates: Any, points: Any
@@ -174,15 +267,20 @@ class Labelled:
 
     def _ids(self, vertices: Any, what: str) -> Any:
         """Replace labels by ids."""
-        if vertices is None or isinstance(vertices, int):
+        if vertices is None or (isinstance(vertices, int) and not self.numbered):
             return vertices
-        if hasattr(vertices, "dtype") and _kind(vertices) not in "OUT":
+        kinds = "iufOUT" if self.numbered else "OUT"
+        if hasattr(vertices, "dtype") and _kind(vertices) not in kinds:
             return vertices
         return self.ids_of(vertices, what)
 
+    def _is_id(self, x: Any) -> bool:
+        """Whether an argument is an id: an integer, unless labels are numbers."""
+        return isinstance(x, int | np.integer) and not self.numbered
+
     def _is_label(self, label: Any) -> bool:
-        """Whether an argument is a label; integers are ids."""
-        if isinstance(label, int | np.integer):
+        """Whether an argument is the label of a point."""
+        if self._is_id(label):
             return False
         try:
             self.id_of(label)
@@ -191,18 +289,21 @@ class Labelled:
         return True
 
     @exclusive
-    def by_label(self, values: Any) -> dict[Any, Any]:
+    def by_label(self, values: Any, *, vertices: bool = False) -> dict[Any, Any]:
         """Return values of points by label; by id if points have no labels.
 
         Parameters
         ----------
         values : array, shape (n,) or (n, k)
             On any device, such as a field of an algorithm's result.
+        vertices : bool
+            Whether the values are ids of points, such as ``predecessor`` or ``partner``, to be
+            returned as labels; None where they are negative.
 
         Returns
         -------
         dict
-            For each live point, a Python number or a list.
+            For each live point, a Python number or a list; or labels.
 
         Raises
         ------
@@ -214,7 +315,12 @@ class Labelled:
             raise ValueError(f"values have shape {a.shape}: expected one for each of "
                              f"{len(self.points)} points")  # fmt: skip
         ids, names = self._live_names()
-        return dict(zip(names[ids].tolist(), a[ids].tolist(), strict=True))
+        found = a[ids]
+        if boolean(vertices, "vertices"):
+            some, lookup = found >= 0, self.lookup()
+            of_some, found = found[some], np.full(found.shape, None, object)
+            found[some] = of_some if lookup is None else lookup.names(of_some)
+        return dict(zip(names[ids].tolist(), found.tolist(), strict=True))
 
     def _live_names(self) -> tuple[Array, Array]:
         """Return the ids of the live points, and their labels or ids.
@@ -225,7 +331,7 @@ class Labelled:
             If points have labels, and a live point has none.
         """
         ids = self.device.to_host(self.points.ids())
-        found = self._labels_now()
+        found = self.lookup()
         if found is None:
             return ids, np.arange(len(self.points)).astype(object)
         for p in ids.tolist() if len(found.ids) < len(ids) else ():
@@ -236,7 +342,7 @@ class Labelled:
     @exclusive
     def _set_labels(self, labels: Iterable[Any] | None) -> None:
         if labels is None:
-            self._labels = self._lookup = None
+            self._take_labels(None)
             return
         given, n = list(labels), len(self.points)
         if len(given) != n:
@@ -249,10 +355,16 @@ class Labelled:
             self.points.add(COLUMN, np.int32, -1)
         with self.device.active():
             self.points.columns[COLUMN].array[:n] = self.device.xp.arange(n, dtype=np.int32)
-        self._labels, self._lookup = np.fromiter([*given, None], object, n + 1), None
+        self._take_labels(np.fromiter([*given, None], object, n + 1))
+
+    def _label_at(self, p: int) -> Any:
+        """Return the label of a point, if any, also if a batch has just deleted it."""
+        column, labels = self.points.columns.get(COLUMN), self._labels
+        return None if column is None or labels is None else labels[int(column.array[p])]
 
     @exclusive
-    def _labels_now(self) -> Lookup | None:
+    def lookup(self) -> Lookup | None:
+        """Return the labels as of now; None if points have none."""
         if self._labels is None or COLUMN not in self.points.columns:
             return None
         if self._lookup is None or self._lookup.changes != self.changes:
@@ -266,17 +378,13 @@ class Labelled:
             labels = self._labels[at]
             labels.flags.writeable = False
             ids = {label: p for p, label in enumerate(labels.tolist()) if label is not None}
-            self._lookup = Lookup(self.changes, at, labels, ids)
+            self._lookup = Lookup(self.changes, at, labels, ids, self.numbered)
         return self._lookup
 
 
 def name_of(graph: Any, vertex: Any) -> str:
     """Return the label of a vertex for an error message, or its id if it has no label."""
-    label = None
-    labels = graph._labels if isinstance(graph, Labelled) else None  # not of parts
-    if labels is not None and COLUMN in graph.points.columns:
-        # also of points that a batch has just deleted
-        label = labels[int(graph.points.columns[COLUMN].array[int(vertex)])]
+    label = None if graph._labels is None else graph._label_at(int(vertex))
     return str(int(vertex)) if label is None else shown(label, SHOWN)
 
 

@@ -106,7 +106,7 @@ class Prepared:
 
     def run(
         self, numbers: tuple[Any, ...], then: Prepared | None = None,
-        beside: Callable[..., Any] | None = None, given: tuple[Any, ...] = (),
+        host_work: Callable[..., Any] | None = None, host_args: tuple[Any, ...] = (),
     ) -> tuple[Any, Any]:  # fmt: skip
         """Launch with what `write` takes; the caller holds the lock of the graph.
 
@@ -116,8 +116,8 @@ class Prepared:
         Returns
         -------
         result : int, float or bool
-        made : object
-            What ``beside(*given)`` returns, which is called before the host waits; or None.
+        host_result : object
+            What ``host_work(*host_args)`` returns, called while the launch runs; or None.
         """
         shared, most = self.launch.scratch, get_num_threads()
         with shared.lock:
@@ -134,8 +134,8 @@ class Prepared:
                 if then is not None:
                     then._start(most)
                     last = then
-                made = None if beside is None else beside(*given)
-                return last._result(most), made
+                host_result = None if host_work is None else host_work(*host_args)
+                return last._result(most), host_result
             except BaseException:  # also one raised by a signal handler
                 if not self.launch.compiled.interruptible:
                     shared.report.wait(True, False)

@@ -29,7 +29,7 @@ from morph.launch.kernels import IMPORTED
 from morph.runtime.toolchain import cache, shipped
 
 enabled = True
-FORMAT = 2
+FORMAT = 3
 PACKAGE = Path(__file__).parents[1]
 COMPILER = ("compiler", "language", "launch", "prelude.py")  # files that a unit's text depends on
 KINDS = {k.__name__: k for k in (

@@ -137,6 +137,8 @@ def apply(
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
     inserts, deletes, updates = map(_arrays_on_host, (inserts, deletes, updates))
+    if parts.labelled:
+        inserts, deletes, updates, _ = parts.ids_in_batch(inserts, deletes, updates, None)
     batch = Batch.of(parts, inserts, deletes, updates, None, nonnegative)
     for name in batch.inserts:
         if name not in ("src", "dst") and parts.edges.columns[name].ref in DIVIDED:

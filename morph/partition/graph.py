@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -15,6 +15,7 @@ from morph.data.table import Table
 from morph.data.versions import exclusive, new_lock
 from morph.graph import Graph
 from morph.graph.applied import Applied, Then
+from morph.graph.labels import Labelled, Lookup
 from morph.language.arguments import integer
 from morph.language.hooks import Hook
 from morph.language.weak import WeakMap
@@ -74,7 +75,7 @@ class Statistics(NamedTuple):
     share: float
 
 
-class PartitionedGraph:
+class PartitionedGraph(Labelled):
     """A graph in parts, each an ordinary graph on its device; made by `partition`.
 
     Its tables and columns are those of the whole graph: ids, sizes and values are global.
@@ -108,6 +109,8 @@ class PartitionedGraph:
     """
 
     kind: ClassVar[str] = "graph"
+    points: PartitionedTable
+    edges: PartitionedTable
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "behind", "changes", "device", "devices",
         "directed", "edges", "here", "kept", "made", "parts", "points", "recorder", "tables",
@@ -134,6 +137,7 @@ class PartitionedGraph:
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.here
         self._steps = 0  # of kernels and programs so far
+        super().__init__()
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
@@ -142,6 +146,21 @@ class PartitionedGraph:
 
     def __reduce__(self) -> Any:
         refuse_copies()
+
+    def follow_labels(self, g: Graph) -> None:
+        """Take the labels of the graph that was divided; points are not created or deleted."""
+        self._take_labels(g._labels)
+        self._lookup = g.lookup()
+
+    def lookup(self) -> Lookup | None:
+        """Return the labels of the points; None if they have none."""
+        return self._lookup
+
+    def _label_at(self, p: int) -> Any:
+        return None if self._lookup is None else self._lookup.labels[p]
+
+    def _set_labels(self, labels: Iterable[Any] | None) -> None:
+        raise TypeError("labels of a graph in parts are set before it is divided")
 
     def local(self, k: int) -> Graph:
         """Return the graph of part k."""
@@ -322,6 +341,7 @@ class PartitionedGraph:
                 if column not in ("src", "dst"):
                     rows = ids if name == "edges" else slice(None)
                     getattr(whole, column)[:] = table._read(column, rows)
+        g._take_labels(self._labels)
         by = self.local(self.here[0])._adjacency.sorted_by
         if by is not None:
             g.sort_edges(by)

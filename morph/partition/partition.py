@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -92,11 +93,17 @@ def _checksum(g: Graph, place: Placement) -> int:
     """A number that differs, most probably, if graphs, columns or owners do."""
     tables = g.points, g.edges
     columns = [(t.name, c.name, c.array[: len(t)]) for t in tables for c in t.columns.values()]
-    found = zlib.crc32(repr((g.directed, [x[:2] for x in columns])).encode())
+    labels = None if g.labels is None else list(map(_comparable, g.labels))
+    found = zlib.crc32(repr((g.directed, [x[:2] for x in columns], labels)).encode())
     for a in (place.owner, *(x[2] for x in columns)):
         host: Any = np.ascontiguousarray(g.device.to_host(a))
         found = zlib.crc32(host.view(np.uint8), found)
     return found
+
+
+def _comparable(label: Any) -> Any:
+    """A label, or the type of one whose `repr` may differ between processes."""
+    return label if isinstance(label, str | bytes | Number | tuple) else type(label)
 
 
 def placement(g: Graph, by: Any, fractions: HostArray) -> Placement:
@@ -150,6 +157,7 @@ def divided(
             own = arcs(ids[k], None if degree is None else degree[place.ids[k]])
             parts[k] = maker.part(k, own, copies, where[k])
     made = PartitionedGraph(parts, where, (n, len(g.edges)), g.directed, transport)
+    made.follow_labels(g)
     _copy_references(g, made)
     for name, table in g.tables.items():
         if name not in DIVIDED:

@@ -38,6 +38,8 @@ def apply(
     g.refuse_fixed()
     if nonnegative is not False:
         nonnegative = boolean(nonnegative, "nonnegative")
+    if g.numbered:  # numbers are labels, not ids
+        inserts, deletes, updates, points = g.ids_in_batch(inserts, deletes, updates, points)
     if then is None and points is None and (singles := g.single_changes()) is not None:
         change = singles.recognise(inserts, deletes, updates)
         made = None if change is None else singles.apply(g, change, nonnegative)
@@ -51,7 +53,7 @@ def apply(
         fast = None
         if points is None or getattr(points, "size", 1) == 0:
             fast = recognition.recognise(g, inserts, deletes, updates)
-        if fast is None and g.labelled:
+        if fast is None and g.labelled and not g.numbered:
             inserts, deletes, updates, points = g.ids_in_batch(inserts, deletes, updates, points)
             if points is None:
                 fast = recognition.recognise(g, inserts, deletes, updates)

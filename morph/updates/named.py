@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.graph.deletion import incident
+from morph.graph.labels import name_of
 from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, Device, is_host
 from morph.updates.batch import Batch, Named, candidates, none, pair_keys
@@ -61,7 +62,8 @@ def points_to_delete(g: Graph, batch: Batch) -> tuple[Array, int, int]:
             bad = _among(g.device, ends, _of_kind(points, ends, g.device))
             if any_true(bad):
                 k = int(bad.argmax())
-                raise ValueError(f"inserts.{name}[{k}] = {int(ends[k])} is deleted in this batch")
+                end = f"inserts.{name}[{k}] = {name_of(g, ends[k])}"
+                raise ValueError(f"{end} is deleted in this batch")
     return points, absent, repeated
 
 

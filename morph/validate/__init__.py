@@ -1,5 +1,7 @@
 """Checkers that verify results on NumPy, independently of the algorithms; `WrongAnswer`.
 
+They take results as algorithms return them: vertices are ids or, if points have labels, labels.
+
 Imports ``runtime``, ``data`` and ``graph``.  The checkers are listed here, as nothing
 of the algorithms is imported; a test requires a checker for each row of the registry.
 """

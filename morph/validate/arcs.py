@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
+from morph.graph.labels import Ids, name_of
 from morph.language.arguments import check_type
 
 Ints = NDArray[np.int64]
@@ -78,6 +79,24 @@ class Arcs:
             )
         return a
 
+    def listed(self, vertices: Any, what: str = "vertices") -> NDArray[Any]:
+        """Return vertices that a result or an argument lists, ids or labels, as ids on the host.
+
+        Raises
+        ------
+        WrongAnswer
+            If points have labels, and a vertex is not one of these.
+        """
+        try:
+            return self._ids(vertices, what)
+        except ValueError as error:
+            raise WrongAnswer(str(error)) from None
+
+    def _ids(self, vertices: Any, what: str) -> NDArray[Any]:
+        if isinstance(vertices, Ids) or self._graph.labelled:
+            vertices = self._graph.ids_of(vertices, what)
+        return self.host(vertices)  # type: ignore[no-any-return]
+
     def sources(self, source: Any) -> Ints:
         """Return the ids of the sources, which are given as ids or labels.
 
@@ -86,8 +105,7 @@ class Arcs:
         ValueError
             If a source is not a live point.
         """
-        in_parts = not isinstance(self._graph, Graph)  # a partitioned graph has no labels
-        ids = self.host(source).ravel() if in_parts else self._graph.ids_of(source, "source")
+        ids = self._ids(source, "source").ravel()
         if ids.size and ids.dtype.kind not in "iu":
             raise ValueError(f"source is an id or an array of ids, not {reprlib.repr(source)}")
         wrong = [i for i in ids.tolist() if not (0 <= i < self.n and self.alive[i])]
@@ -97,7 +115,15 @@ class Arcs:
 
     def edge(self, k: Any) -> str:
         """Name the ``k``-th edge."""
-        return f"edge {self.id[k]}, from {self.src[k]} to {self.dst[k]}"
+        return f"edge {self.id[k]}, from {self.name(self.src[k])} to {self.name(self.dst[k])}"
+
+    def name(self, vertex: Any) -> str:
+        """Return the label of a vertex, or its id."""
+        return name_of(self._graph, vertex)
+
+    def vertex(self, vertex: Any) -> str:
+        """Name a vertex by its label or id."""
+        return f"vertex {self.name(vertex)}"
 
 
 def refuse(wrong: NDArray[np.bool_], message: Any) -> None:

@@ -43,7 +43,7 @@ def pagerank(
     """
     arcs = Arcs(graph)
     found = np.where(arcs.alive, arcs.values(rank, "rank", "f").astype(np.float64), 0.0)
-    refuse(~(found >= 0), lambda v: f"vertex {v} has the rank {found[v]}")
+    refuse(~(found >= 0), lambda v: f"{arcs.vertex(v)} has the rank {found[v]}")
     if arcs.alive.any() and not abs(found.sum() - 1) <= tolerance:
         raise WrongAnswer(f"the ranks have the sum {found.sum()}, which is not 1")
     jump = arcs.alive.astype(np.float64)
@@ -60,8 +60,8 @@ def pagerank(
     if not change.sum() <= tolerance:
         v = int(change.argmax())
         raise WrongAnswer(
-            f"vertex {v} has the rank {found[v]}, which one more iteration makes {again[v]}; all"
-            f" ranks change by {change.sum():.3g} in sum"
+            f"{arcs.vertex(v)} has the rank {found[v]}, which one more iteration makes {again[v]};"
+            f" all ranks change by {change.sum():.3g} in sum"
         )
 
 
@@ -88,7 +88,7 @@ def betweenness(
     ----------
     graph : Graph
     centrality : array of float, shape (n,)
-    sources : array of int, optional
+    sources : array of ids or labels, optional
         The sources that were used, if not all points.
     weighted, normalized, endpoints
         As in `morph.betweenness`.
@@ -106,7 +106,7 @@ def betweenness(
     scale = _scale(arcs, starts, graph.directed, normalized, endpoints)
     known = arcs.alive & ~np.isnan(scale)  # the value of a single source is unknown
     found = found / scale
-    refuse(known & ~(found >= 0), lambda v: f"vertex {v} has the betweenness {found[v]}")
+    refuse(known & ~(found >= 0), lambda v: f"{arcs.vertex(v)} has the betweenness {found[v]}")
     numbers = np.where(known, np.random.default_rng(seed).uniform(1, 2, arcs.n), 0.0)
     probes = np.stack([numbers, numbers * np.arange(arcs.n)])
     lengths = _lengths(arcs, weighted)
@@ -116,7 +116,7 @@ def betweenness(
     error = probes @ np.where(known, found, 0.0) - expected
     if (abs(error) > tolerance * (1 + abs(expected))).any():
         v = _suspect(error, arcs.n)
-        culprit = f"vertex {v} is wrong" if v >= 0 else "several vertices are wrong"
+        culprit = f"{arcs.vertex(v)} is wrong" if v >= 0 else "several vertices are wrong"
         off = f"{error[0]:.3g} beside {expected[0]:.3g}"
         raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {culprit}")
 
@@ -141,7 +141,7 @@ def edge_betweenness(
     graph : Graph
     centrality : array of float, shape (m,)
         Values of deleted edges are ignored.
-    sources : array of int, optional
+    sources : array of ids or labels, optional
         The sources that were used, if not all points.
     weighted, normalized
         As in `morph.edge_betweenness`.

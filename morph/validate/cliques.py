@@ -20,7 +20,7 @@ def max_clique(graph: Graph, points: Any) -> None:
     Parameters
     ----------
     graph : Graph
-    points : array of int
+    points : array of ids or labels
 
     Raises
     ------
@@ -28,14 +28,14 @@ def max_clique(graph: Graph, points: Any) -> None:
     """
     arcs = Arcs(graph)
     near, ids = _neighbours(arcs), _checked(arcs, points)
-    _refuse_strangers(near, ids)
+    _refuse_strangers(arcs, near, ids)
     if len(ids) == 0:
         if arcs.alive.any():
             raise WrongAnswer("no clique of a graph that has vertices")
         return
     for v, _, after in _roots(near):
         if len(after) >= len(ids) and _has_clique(_masks(near, after), len(ids)):
-            raise WrongAnswer(f"vertex {v} is in a clique of more than {len(ids)} vertices")
+            raise WrongAnswer(f"{arcs.vertex(v)} is in a clique of more than {len(ids)} vertices")
 
 
 def cliques(graph: Graph, found: Iterable[Any]) -> None:
@@ -44,7 +44,7 @@ def cliques(graph: Graph, found: Iterable[Any]) -> None:
     Parameters
     ----------
     graph : Graph
-    found : iterable of array of int
+    found : iterable of array of ids or labels
 
     Raises
     ------
@@ -54,14 +54,14 @@ def cliques(graph: Graph, found: Iterable[Any]) -> None:
     near, seen = _neighbours(arcs), set()
     for points in found:
         ids = _checked(arcs, points)
-        _refuse_strangers(near, ids)
+        _refuse_strangers(arcs, near, ids)
         if not ids:
             raise WrongAnswer("a clique without vertices")
         more = set.intersection(*(near[v] for v in ids))
         if more:
-            raise WrongAnswer(f"vertex {min(more)} extends the clique {sorted(ids)[:9]}")
+            raise WrongAnswer(f"{arcs.vertex(min(more))} extends the clique {_named(arcs, ids)}")
         if (key := frozenset(ids)) in seen:
-            raise WrongAnswer(f"the clique {sorted(ids)[:9]} is there twice")
+            raise WrongAnswer(f"the clique {_named(arcs, ids)} is there twice")
         seen.add(key)
     count = int((arcs.alive & (np.array([len(x) for x in near], int) == 0)).sum())
     for _, before, after in _roots(near):
@@ -82,7 +82,7 @@ def max_k_plex(graph: Graph, points: Any, k: int) -> None:
     Parameters
     ----------
     graph : Graph
-    points : array of int
+    points : array of ids or labels
     k : int
 
     Raises
@@ -94,14 +94,14 @@ def max_k_plex(graph: Graph, points: Any, k: int) -> None:
     for v in ids:
         lacking = len(ids) - len(near[v].intersection(ids))
         if lacking > k:
-            raise WrongAnswer(f"vertex {v} has no edge to {lacking - 1} others, k is {k}")
+            raise WrongAnswer(f"{arcs.vertex(v)} has no edge to {lacking - 1} others, k is {k}")
     alive = np.flatnonzero(arcs.alive).tolist()
     if _has_plex(_masks(near, sorted(alive, key=lambda v: len(near[v]))), k, len(ids) + 1):
         raise WrongAnswer(f"there is a {k}-plex of more than {len(ids)} vertices")
 
 
 def _checked(arcs: Arcs, points: Any) -> list[int]:
-    ids = arcs.host(points)
+    ids = arcs.listed(points)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise WrongAnswer(f"a clique has shape {ids.shape} and type {ids.dtype}")
     if len(np.unique(ids)) != len(ids):
@@ -111,6 +111,11 @@ def _checked(arcs: Arcs, points: Any) -> list[int]:
             raise WrongAnswer(f"{v} is not a vertex")
     members: list[int] = ids.tolist()
     return members
+
+
+def _named(arcs: Arcs, ids: list[int]) -> str:
+    """Name the first vertices of a clique."""
+    return f"[{', '.join(map(arcs.name, sorted(ids)[:9]))}]"
 
 
 def _neighbours(arcs: Arcs) -> list[set[int]]:
@@ -123,11 +128,11 @@ def _pairs(offsets: Ints) -> Iterator[tuple[int, int]]:
     yield from zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
 
 
-def _refuse_strangers(near: list[set[int]], ids: list[int]) -> None:
+def _refuse_strangers(arcs: Arcs, near: list[set[int]], ids: list[int]) -> None:
     for i, v in enumerate(ids):
         for w in ids[:i]:
             if w not in near[v]:
-                raise WrongAnswer(f"no edge joins vertices {w} and {v}")
+                raise WrongAnswer(f"no edge joins vertices {arcs.name(w)} and {arcs.name(v)}")
 
 
 def _roots(near: list[set[int]]) -> Iterator[tuple[int, list[int], list[int]]]:

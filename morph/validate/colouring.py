@@ -29,7 +29,7 @@ def colouring(graph: Graph, color: Any) -> None:
     """
     arcs = Arcs(graph)
     found = arcs.values(color, "color").astype(np.int64)
-    refuse(arcs.alive & (found < 0), lambda v: f"vertex {v} has the colour {found[v]}")
+    refuse(arcs.alive & (found < 0), lambda v: f"{arcs.vertex(v)} has the colour {found[v]}")
     apart = arcs.src != arcs.dst
     refuse(
         apart & (found[arcs.src] == found[arcs.dst]),
@@ -43,6 +43,7 @@ def colouring(graph: Graph, color: Any) -> None:
     refuse(
         arcs.alive & (count != found),
         lambda v: (
-            f"vertex {v} has the colour {found[v]}, but its neighbours only {count[v]} below it"
+            f"{arcs.vertex(v)} has the colour {found[v]}, but its neighbours only {count[v]} below"
+            " it"
         ),
     )

@@ -37,8 +37,8 @@ class _Edges:
         refuse(
             arcs.alive & (found != least),
             lambda v: (
-                f"vertex {v} has the label {found[v]}, but {least[v]} is the smallest one that it"
-                " is connected with in its community"
+                f"{arcs.vertex(v)} has the label {found[v]}, but {least[v]} is the smallest one"
+                " that it is connected with in its community"
             ),
         )
         return found
@@ -79,7 +79,10 @@ class _Edges:
         slack = degree[src] * (len(self.weight) * 2.0**-58 + (own[src] + sums) * 2.0**-53)
         refuse(
             sums > own[src] + slack,
-            lambda k: f"vertex {src[k]} has edges of more weight to {to[k]} than to its community",
+            lambda k: (
+                f"{self.arcs.vertex(src[k])} has edges of more weight to {to[k]} than to its"
+                " community"
+            ),
         )
 
 

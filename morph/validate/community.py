@@ -11,14 +11,14 @@ from morph.graph import Graph
 from morph.validate.arcs import Arcs, WrongAnswer, parts
 
 
-def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
+def community(graph: Graph, found: Any, q: Any, size: tuple[int, int]) -> None:
     """Check a result of `morph.community`, except its optimality, which costs another search.
 
     Parameters
     ----------
     graph : Graph
     found : Community or None
-    q : int
+    q : int or label
     size : (int, int)
 
     Raises
@@ -30,13 +30,15 @@ def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
         component is large enough.
     """
     arcs = Arcs(graph)
+    (q,) = arcs.sources([q]).tolist()
     apart = arcs.src != arcs.dst
     src, dst = arcs.src[apart], arcs.dst[apart]
     if found is None:
         label = parts(arcs.n, src, dst)
         count = int((label[arcs.alive] == label[q]).sum())
         if count >= size[0]:
-            raise WrongAnswer(f"vertex {q} has {count} vertices in its component, but no community")
+            has = f"{arcs.vertex(q)} has {count} vertices in its component"
+            raise WrongAnswer(f"{has}, but no community")
         return
     _check_set(arcs, (src, dst), found.vertices, q, size, found.min_degree)
     for vertices in found.all or []:
@@ -44,8 +46,8 @@ def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
     for degree, vertices in found.top or []:
         _check_set(arcs, (src, dst), vertices, q, size, degree)
     for name, keys in (
-        ("all", [x.tolist() for x in found.all or []]),
-        ("top", [(-degree, x.tolist()) for degree, x in found.top or []]),
+        ("all", [arcs.listed(x).tolist() for x in found.all or []]),
+        ("top", [(-degree, arcs.listed(x).tolist()) for degree, x in found.top or []]),
     ):
         if any(x >= y for x, y in pairwise(keys)):
             raise WrongAnswer(f"the subgraphs of {name} are not distinct and in order")
@@ -64,9 +66,10 @@ def _check_set(
     arcs: Arcs, ends: tuple[Any, Any], vertices: Any, q: int, size: tuple[int, int], min_degree: int
 ) -> None:
     """Check the vertices of one subgraph."""
-    ids = arcs.host(vertices)
+    ids = arcs.listed(vertices)
     if ids.dtype.kind not in "iu" or ids.ndim != 1 or (np.diff(ids) <= 0).any() or q not in ids:
-        raise WrongAnswer(f"the vertices are not distinct and ascending, or vertex {q} is not one")
+        ascending = "the vertices are not distinct and ascending"
+        raise WrongAnswer(f"{ascending}, or {arcs.vertex(q)} is not one")
     if ids[0] < 0 or ids[-1] >= arcs.n:
         raise WrongAnswer(f"the vertices are not from 0 to {arcs.n - 1}")
     if not arcs.alive[ids].all():
@@ -80,8 +83,9 @@ def _check_set(
     degree = np.bincount(pairs[:, 0], minlength=arcs.n)[ids]
     if degree.min() != min_degree:
         v = int(ids[degree.argmin()])
-        raise WrongAnswer(f"vertex {v} has degree {degree.min()}, and the minimum is {min_degree}")
+        has = f"{arcs.vertex(v)} has degree {degree.min()}"
+        raise WrongAnswer(f"{has}, and the minimum is {min_degree}")
     root = parts(arcs.n, pairs[:, 0], pairs[:, 1])
     if (root[ids] != root[q]).any():
         v = int(ids[(root[ids] != root[q]).argmax()])
-        raise WrongAnswer(f"vertex {v} is not connected with vertex {q}")
+        raise WrongAnswer(f"{arcs.vertex(v)} is not connected with {arcs.vertex(q)}")

@@ -21,7 +21,7 @@ def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any 
     Parameters
     ----------
     graph : Graph
-    points : array of int
+    points : array of ids or labels
     density : Fraction, optional
     exact : bool
         Whether ``points`` must be the union of all densest subgraphs; else a density of at least
@@ -48,11 +48,12 @@ def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any 
     if denser > most:
         raise WrongAnswer(f"the density is {found}, but that of another subgraph is {denser}")
     if exact and (missing := np.flatnonzero(tight & ~inside)).size:
-        raise WrongAnswer(f"vertex {missing[0]} is in another subgraph of the density {found}")
+        v = arcs.vertex(missing[0])
+        raise WrongAnswer(f"{v} is in another subgraph of the density {found}")
 
 
 def _inside(arcs: Arcs, points: Any) -> Any:
-    ids = arcs.host(points)
+    ids = arcs.listed(points)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise WrongAnswer(f"the points have shape {ids.shape} and type {ids.dtype}")
     for v in ids.tolist():

@@ -22,7 +22,7 @@ def max_flow(
     ----------
     graph : Graph
     flow : array of int, shape (m,)
-    source, sink : int
+    source, sink : int or label
     value : int, optional
     cut : array of bool, shape (n,), optional
         The source side of a minimum cut.  Without it, the set of vertices that are reachable from
@@ -42,16 +42,17 @@ def max_flow(
     gained = [_sum(held[arcs.dst == v]) - _sum(held[arcs.src == v]) for v in (s, t)]
     kept = _balance(arcs, held)
     kept[[s, t]] = False
-    refuse(kept, lambda v: f"the flow into vertex {v} differs from the flow out of it")
+    refuse(kept, lambda v: f"the flow into {arcs.vertex(v)} differs from the flow out of it")
+    u, v = arcs.name(s), arcs.name(t)
     if -gained[0] != gained[1] or gained[1] < 0:
-        raise WrongAnswer(f"{-gained[0]} flows out of {s}, and {gained[1]} into {t}")
+        raise WrongAnswer(f"{-gained[0]} flows out of {u}, and {gained[1]} into {v}")
     if value is not None and value != gained[1]:
         raise WrongAnswer(f"the value of the flow is {gained[1]}, not {value}")
     side = _reached(arcs, held, most, s) if cut is None else arcs.values(cut, "the cut", "b")
-    refuse(side & ~arcs.alive, lambda v: f"the cut has vertex {v}, which is deleted")
+    refuse(side & ~arcs.alive, lambda v: f"the cut has {arcs.vertex(v)}, which is deleted")
     if side[t] or not side[s]:
-        augmenting = f"a path of residual edges leads from {s} to {t}: more can flow"
-        raise WrongAnswer(augmenting if cut is None else f"the cut does not divide {s} from {t}")
+        augmenting = f"a path of residual edges leads from {u} to {v}: more can flow"
+        raise WrongAnswer(augmenting if cut is None else f"the cut does not divide {u} from {v}")
     across = _sum(most[side[arcs.src] & ~side[arcs.dst]])
     if across != gained[1]:
         raise WrongAnswer(f"the cut has capacity {across}, but {gained[1]} flows")

@@ -37,7 +37,7 @@ def connected_components(graph: Graph, label: Any) -> None:
     root = parts(arcs.n, arcs.src, arcs.dst)
     refuse(
         arcs.alive & (root != found),
-        lambda v: f"vertex {v} has the label {found[v]}, but is not connected with it",
+        lambda v: f"{arcs.vertex(v)} has the label {found[v]}, but is not connected with it",
     )
 
 
@@ -46,7 +46,7 @@ def _labels(arcs: Arcs, label: Any) -> np.ndarray[Any, Any]:
     found = arcs.values(label, "label").astype(np.int64)
     refuse(
         arcs.alive & ((found < 0) | (found > np.arange(arcs.n))),
-        lambda v: f"vertex {v} has the label {found[v]}, which is no vertex up to {v}",
+        lambda v: f"{arcs.vertex(v)} has the label {found[v]}, which is no vertex up to {v}",
     )
     return found
 
@@ -72,7 +72,7 @@ def strongly_connected_components(graph: Graph, label: Any) -> None:
     roots = np.unique(found[arcs.alive])
     refuse(
         found[roots] != roots,
-        lambda k: f"label {roots[k]} is of other vertices, but not of vertex {roots[k]}",
+        lambda k: f"label {roots[k]} is of other vertices, but not of {arcs.vertex(roots[k])}",
     )
     same = found[arcs.src] == found[arcs.dst]
     ends = arcs.src[same], arcs.dst[same]
@@ -80,7 +80,7 @@ def strongly_connected_components(graph: Graph, label: Any) -> None:
         refuse(
             arcs.alive & ~_reached(arcs.n, src, dst, roots),
             lambda v, missing=missing: (
-                f"vertex {v} has the label {found[v]}, but {missing} it within the component"
+                f"{arcs.vertex(v)} has the label {found[v]}, but {missing} it within the component"
             ),
         )
     src, dst = found[arcs.src[~same]], found[arcs.dst[~same]]

@@ -38,5 +38,5 @@ def maximal_independent_set(graph: Graph, selected: Any) -> None:
     covered[arcs.dst[src]] = True
     refuse(
         arcs.alive & ~np.asarray(covered),
-        lambda v: f"vertex {v} is not selected, but none of its neighbours is",
+        lambda v: f"{arcs.vertex(v)} is not selected, but none of its neighbours is",
     )

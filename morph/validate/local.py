@@ -30,7 +30,7 @@ def core_number(graph: Graph, core: Any) -> None:
     """
     arcs = Arcs(graph)
     found = arcs.values(core, "core").astype(np.int64)
-    refuse(arcs.alive & (found < 0), lambda v: f"vertex {v} has the core number {found[v]}")
+    refuse(arcs.alive & (found < 0), lambda v: f"{arcs.vertex(v)} has the core number {found[v]}")
     src, dst = arcs.src, arcs.dst
     if graph.directed:
         src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
@@ -40,8 +40,8 @@ def core_number(graph: Graph, core: Any) -> None:
     refuse(
         arcs.alive & (support < found),
         lambda v: (
-            f"vertex {v} has the core number {found[v]}, but only {support[v]} edges to vertices of"
-            " that or more"
+            f"{arcs.vertex(v)} has the core number {found[v]}, but only {support[v]} edges to"
+            " vertices of that or more"
         ),
     )
     level = found[src] == found[dst]
@@ -57,8 +57,8 @@ def core_number(graph: Graph, core: Any) -> None:
     refuse(
         ~removed,
         lambda v: (
-            f"vertex {v} has the core number {found[v]}, but lies in a part of which each has more"
-            " edges than that"
+            f"{arcs.vertex(v)} has the core number {found[v]}, but lies in a part of which each has"
+            " more edges than that"
         ),
     )
 
@@ -93,7 +93,7 @@ def triangle_count(
     most = degree * (degree - 1) // 2
     refuse(
         (found < 0) | (found > most),
-        lambda v: f"vertex {v} has {found[v]} triangles, with {degree[v]} neighbours",
+        lambda v: f"{arcs.vertex(v)} has {found[v]} triangles, with {degree[v]} neighbours",
     )
     whole = int(found.sum())
     if whole % 3 or (total is not None and whole != 3 * int(total)):
@@ -110,7 +110,7 @@ def triangle_count(
         near[own] = False
         if count != found[v]:
             raise WrongAnswer(
-                f"vertex {v} has {found[v]} triangles, but {count} were counted there"
+                f"{arcs.vertex(v)} has {found[v]} triangles, but {count} were counted there"
             )
 
 

@@ -38,15 +38,15 @@ def matching(graph: Graph, partner: Any, edges: Any, weight: Any, weighted: bool
     matched = arcs.alive & (to != -1)
     vertices = np.arange(arcs.n)
     wrong = matched & ((to < 0) | (to >= arcs.n) | (to == vertices))
-    refuse(wrong, lambda v: f"vertex {v} has the partner {to[v]}")
+    refuse(wrong, lambda v: f"{arcs.vertex(v)} has the partner {to[v]}")
     wrong = matched.copy()
     wrong[matched] = ~arcs.alive[to[matched]] | (to[to[matched]] != vertices[matched])
-    refuse(wrong, lambda v: f"vertex {v} has the partner {to[v]}, which has another one")
+    refuse(wrong, lambda v: f"{arcs.vertex(v)} has the partner {to[v]}, which has another one")
     at = _positions(arcs, edges)
     src, dst = arcs.src[at], arcs.dst[at]
     refuse(to[src] != dst, lambda k: f"{arcs.edge(at[k])}, does not join partners")
     count = np.bincount(src, minlength=arcs.n) + np.bincount(dst, minlength=arcs.n)
-    refuse(matched & (count != 1), lambda v: f"vertex {v} is matched by {count[v]} edges")
+    refuse(matched & (count != 1), lambda v: f"{arcs.vertex(v)} is matched by {count[v]} edges")
     apart = arcs.src != arcs.dst
     if weighted:
         w = arcs.weight

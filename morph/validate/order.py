@@ -19,7 +19,7 @@ def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
     Parameters
     ----------
     graph : Graph
-    order : array of int, shape (live,)
+    order : array of ids or labels, shape (live,)
         Any topological order of the points.
     level : array of int, shape (n,), optional
         The number of edges on the longest path to each point.
@@ -30,7 +30,7 @@ def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
         Naming a vertex or an edge.
     """
     arcs = Arcs(graph)
-    points = np.asarray(graph.device.to_host(order))
+    points = arcs.listed(order)
     live = int(arcs.alive.sum())
     if points.shape != (live,) or points.dtype.kind not in "iu":
         raise WrongAnswer(
@@ -41,7 +41,7 @@ def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
     refuse(wrong | ~arcs.alive[np.where(wrong, 0, points)], lambda k: f"{points[k]} is no vertex")
     place = np.full(arcs.n, -1)
     place[points] = np.arange(live)
-    refuse(arcs.alive & (place < 0), lambda v: f"vertex {v} is missing from the order")
+    refuse(arcs.alive & (place < 0), lambda v: f"{arcs.vertex(v)} is missing from the order")
     refuse(place[arcs.src] >= place[arcs.dst], lambda k: f"{arcs.edge(k)}, leads back in the order")
     if level is not None:
         _check_levels(arcs, arcs.values(level, "level").astype(np.int64))
@@ -49,7 +49,7 @@ def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
 
 def _check_levels(arcs: Arcs, level: Any) -> None:
     """Check the lengths of longest paths in an acyclic graph."""
-    refuse(arcs.alive & (level < 0), lambda v: f"vertex {v} has the level {level[v]}")
+    refuse(arcs.alive & (level < 0), lambda v: f"{arcs.vertex(v)} has the level {level[v]}")
     rise = level[arcs.dst] - level[arcs.src]
     refuse(
         rise < 1,
@@ -59,7 +59,7 @@ def _check_levels(arcs: Arcs, level: Any) -> None:
     has_reason[arcs.dst[rise == 1]] = True
     refuse(
         arcs.alive & ~has_reason,
-        lambda v: f"vertex {v} has the level {level[v]}, but no edge from the level before",
+        lambda v: f"{arcs.vertex(v)} has the level {level[v]}, but no edge from the level before",
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
+from morph.graph.labels import Ids
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, refuse, rows
 
 Bools = NDArray[np.bool_]
@@ -47,12 +48,12 @@ def bfs(
         Naming a vertex or an edge.
     """
     if rows:
-        for d, p, start in _rows(distance, predecessor, graph.device.to_host(source)):
-            bfs(graph, d, p, source=start, cutoff=cutoff)
+        for d, p, start in _rows(distance, predecessor, Arcs(graph).listed(source)):
+            bfs(graph, d, p, source=Ids(start[None]), cutoff=cutoff)
         return
     arcs = Arcs(graph)
     found = arcs.values(distance, "distance").astype(np.int64)
-    refuse(found < -1, lambda v: f"vertex {v} has the distance {found[v]}")
+    refuse(found < -1, lambda v: f"{arcs.vertex(v)} has the distance {found[v]}")
     typed = found, found >= 0, np.ones(len(arcs.src), np.int64)
     _check(arcs, typed, predecessor, source, cutoff)
 
@@ -88,13 +89,13 @@ def sssp(
         Naming a vertex or an edge.
     """
     if rows:
-        for d, p, start in _rows(distance, predecessor, graph.device.to_host(source)):
-            sssp(graph, d, p, source=start, cutoff=cutoff, tolerance=tolerance)
+        for d, p, start in _rows(distance, predecessor, Arcs(graph).listed(source)):
+            sssp(graph, d, p, source=Ids(start[None]), cutoff=cutoff, tolerance=tolerance)
         return
     arcs = Arcs(graph)
     refuse(~(arcs.weight >= 0), lambda k: f"{arcs.edge(k)}, has the weight {arcs.weight[k]}")
     found, reached, weight = _typed(arcs, distance)
-    refuse(arcs.alive & ~(found >= 0), lambda v: f"vertex {v} has the distance {found[v]}")
+    refuse(arcs.alive & ~(found >= 0), lambda v: f"{arcs.vertex(v)} has the distance {found[v]}")
     _check(arcs, (found, reached, weight), predecessor, source, cutoff, tolerance)
 
 
@@ -121,17 +122,17 @@ def bellman_ford(
     arcs = Arcs(graph)
     refuse(np.isnan(arcs.weight), lambda k: f"{arcs.edge(k)}, has the weight {arcs.weight[k]}")
     found, reached, weight = _typed(arcs, distance)
-    refuse(arcs.alive & np.isnan(found), lambda v: f"vertex {v} has the distance {found[v]}")
+    refuse(arcs.alive & np.isnan(found), lambda v: f"{arcs.vertex(v)} has the distance {found[v]}")
     starts = arcs.sources(source)
     refuse(
         ~(reached[starts] & (found[starts] <= 0)),
-        lambda k: f"source {starts[k]} is at {found[starts[k]]}",
+        lambda k: f"source {arcs.name(starts[k])} is at {found[starts[k]]}",
     )
     roots = starts[found[starts] == 0]  # negative paths may lead from one source to another
     if len(starts) and not len(roots):
         raise WrongAnswer("no source is at distance 0")
     typed = found, reached, weight
-    _check(arcs, typed, predecessor, roots, None, tolerance, negative=True)
+    _check(arcs, typed, predecessor, Ids(roots), None, tolerance, negative=True)
 
 
 def johnson(
@@ -159,14 +160,14 @@ def johnson(
         Naming a vertex or an edge.
     """
     arcs = Arcs(graph)
-    starts = np.flatnonzero(arcs.alive) if sources is None else arcs.host(sources)
+    starts = np.flatnonzero(arcs.alive) if sources is None else arcs.listed(sources)
     for row, before, start in _rows(distance, predecessor, starts):
         found, reached, weight = _typed(arcs, row)
-        refuse(arcs.alive & np.isnan(found), lambda v, d=found: f"vertex {v} is at {d[v]}")
+        refuse(arcs.alive & np.isnan(found), lambda v, d=found: f"{arcs.vertex(v)} is at {d[v]}")
         largest = np.concatenate([abs(found), abs(weight)])
         floor = float(largest[np.isfinite(largest)].max(initial=0))
         typed = found, reached, weight
-        _check(arcs, typed, before, start, None, tolerance, negative=True, floor=floor)
+        _check(arcs, typed, before, Ids(start[None]), None, tolerance, negative=True, floor=floor)
 
 
 def _typed(arcs: Arcs, distance: Any) -> tuple[NDArray[Any], Bools, NDArray[Any]]:
@@ -189,7 +190,7 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
     Parameters
     ----------
     graph : Graph
-    vertices : array of int, shape (k + 1,)
+    vertices : array of ids or labels, shape (k + 1,)
     edges : array of int, shape (k,)
         Ids of the edges.
     length : number, optional
@@ -201,7 +202,7 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
         Naming an edge.
     """
     arcs = Arcs(graph)
-    at, ids = (np.asarray(graph.device.to_host(x)) for x in (vertices, edges))
+    at, ids = arcs.listed(vertices), arcs.host(edges)
     if at.ndim != 1 or ids.shape != (len(at) - 1,):
         raise WrongAnswer(f"{ids.shape} edges for {at.shape} vertices")
     where = np.full(len(graph.edges), -1)
@@ -209,7 +210,12 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
     refuse((ids < 0) | (ids >= len(where)), lambda k: f"edge {ids[k]} does not exist")
     k = where[ids]
     wrong = (k < 0) | (arcs.src[k] != at[:-1]) | (arcs.dst[k] != at[1:])
-    refuse(wrong, lambda i: f"edge {ids[i]} does not lead from {at[i]} to {at[i + 1]}")
+
+    def named(i: int) -> str:
+        u, v = map(arcs.name, at[i : i + 2])
+        return f"edge {ids[i]} does not lead from {u} to {v}"
+
+    refuse(wrong, named)
     weight = arcs.weight[k]
     total = np.add.accumulate(weight)[-1] if weight.dtype.kind == "f" and len(k) else None
     total = sum(weight.tolist()) if total is None else total
@@ -246,10 +252,13 @@ def _check(
     is_start = np.zeros(arcs.n, bool)
     is_start[starts] = True
     reached = reached & arcs.alive
-    refuse(is_start & ~(reached & (found == 0)), lambda v: f"source {v} is not at distance 0")
+    far = is_start & ~(reached & (found == 0))
+    refuse(far, lambda v: f"source {arcs.name(v)} is not at distance 0")
     if cutoff is not None:
-        beyond = reached & (found > cutoff)
-        refuse(beyond, lambda v: f"vertex {v}, at {found[v]}, lies beyond the cut-off {cutoff}")
+        refuse(
+            reached & (found > cutoff),
+            lambda v: f"{arcs.vertex(v)}, at {found[v]}, lies beyond the cut-off {cutoff}",
+        )
     known = np.flatnonzero(reached[src])
     if found.dtype.kind == "f":
         through = found[src[known]] + weight[known]
@@ -268,12 +277,16 @@ def _check(
         tight = reached[dst[known]] & (ahead == weight[known])
         if cutoff is not None:
             missed &= weight[known] <= cutoff - found[src[known]]
-    refuse(missed, lambda k: f"{arcs.edge(known[k])}, leads on, but {dst[known[k]]} is unreachable")
+
+    def to(k: int) -> str:
+        return arcs.name(dst[known[k]])
+
+    refuse(missed, lambda k: f"{arcs.edge(known[k])}, leads on, but {to(k)} is unreachable")
     refuse(
         shorter,
         lambda k: (
-            f"{arcs.edge(known[k])}, is a shorter way: {dst[known[k]]} is at"
-            f" {found[dst[known[k]]]}, {src[known[k]]} at {found[src[known[k]]]}"
+            f"{arcs.edge(known[k])}, is a shorter way: {to(k)} is at"
+            f" {found[dst[known[k]]]}, {arcs.name(src[known[k]])} at {found[src[known[k]]]}"
         ),
     )
     tight_src, tight_dst = src[known[tight]], dst[known[tight]]
@@ -306,7 +319,7 @@ def _require_reasons(
             settled[front] = True
     refuse(
         in_tree & ~settled,
-        lambda v: f"vertex {v} is at {found[v]}, but no path of that length leads to it",
+        lambda v: f"{arcs.vertex(v)} is at {found[v]}, but no path of that length leads to it",
     )
 
 
@@ -314,26 +327,28 @@ def _require_chains(arcs: Arcs, before: Ints, in_tree: Bools, src: Ints, dst: In
     """Require that the edge from each predecessor is tight, and that predecessors form no cycle."""
     idle = arcs.alive & ~in_tree & (before != -1)
     refuse(
-        idle, lambda v: f"vertex {v} is a source or unreachable, but has predecessor {before[v]}"
+        idle,
+        lambda v: f"{arcs.vertex(v)} is a source or unreachable, but has predecessor {before[v]}",
     )
     refuse(
         in_tree & ((before < 0) | (before >= arcs.n)),
-        lambda v: f"vertex {v} has predecessor {before[v]}, which is not a vertex",
+        lambda v: f"{arcs.vertex(v)} has predecessor {before[v]}, which is not a vertex",
     )
     joined = np.zeros(arcs.n, bool)
     joined[dst[before[dst] == src]] = True
     refuse(
         in_tree & ~joined,
         lambda v: (
-            f"vertex {v} has predecessor {before[v]}, but no edge from there is as long as the"
-            " distances say"
+            f"{arcs.vertex(v)} has predecessor {before[v]}, but no edge from there is as long as"
+            " the distances say"
         ),
     )
     jump = np.where(in_tree, before, np.arange(arcs.n))
     for _ in range(arcs.n.bit_length()):
         jump = jump[jump]
     refuse(
-        in_tree[jump] & in_tree, lambda v: f"the predecessors of vertex {v} lead round in a circle"
+        in_tree[jump] & in_tree,
+        lambda v: f"the predecessors of {arcs.vertex(v)} lead round in a circle",
     )
 
 

@@ -340,8 +340,8 @@ def test_algorithms_use_public_names_only(module):
     import morph.prelude
     import morph.worklists
 
-    types = {"Applied", "Device", "DeviceGroup", "DividedFormula", "Function", "Hook", "RankGroup",
-             "RepairWarning", "Row"}  # fmt: skip
+    types = {"Applied", "Device", "DeviceGroup", "DividedFormula", "Function", "Hook", "Ids",
+             "Lookup", "RankGroup", "RepairWarning", "Row"}  # fmt: skip
     public = {*morph.__all__, *morph.worklists.__all__}
     public |= {*vars(morph.prelude), *types, "counting", "detach", "exclusive", "integer",
                "real_array"}  # fmt: skip

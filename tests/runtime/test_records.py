@@ -160,20 +160,26 @@ def test_numbers_of_classes_and_modules(monkeypatch, tmp_path):
 def test_damaged_records(project):
     project()
     (record,) = (project.folder / "cache").glob("unit-*.json")
-    text = record.read_text()
-    other = text.replace(", 3)", ", 4)")  # which compiles, too
-    assert other != text
-    for damaged in (text[:-9], "{}", other, "[" * 9999, ""):
-        record.write_text(damaged)
-        assert project() == "[7, 13] 1"
-    assert record.read_text() == text
+    (text,) = (project.folder / "cache").glob("text-*.txt")
+    contents = {file: file.read_text() for file in (record, text)}
+    other = contents[text].replace(", 3)", ", 4)")  # which compiles, too
+    assert other != contents[text]
+    for file, whole in contents.items():
+        for damaged in (whole[:-9], "{}", other, "[" * 9999, ""):
+            file.write_text(damaged)
+            assert project() == "[7, 13] 1"
+        assert file.read_text() == whole
+    text.unlink()
+    assert project() == "[7, 13] 1" and text.read_text() == contents[text]
 
 
 def test_records_belong_to_the_cache(project, monkeypatch):
     project()
-    assert any(f.name.startswith("unit-") for f in cache.path().iterdir())
+    kinds = "unit-", "text-"
+    for kind in kinds:
+        assert any(f.name.startswith(kind) for f in cache.path().iterdir())
     cache.clear()
-    assert not any(f.name.startswith("unit-") for f in cache.path().iterdir())
+    assert not any(f.name.startswith(kinds) for f in cache.path().iterdir())
 
 
 @morph.kernel

@@ -667,6 +667,33 @@ def test_a_cubin_of_a_wheel(tmp_path, monkeypatch):
     assert cuda.installed(SCALE, "sm_89") is None
 
 
+@pytest.mark.parametrize(
+    ("capability", "installed"),
+    [
+        ("75", "sm_75"), ("80", "sm_80"), ("86", "sm_80"), ("89", "sm_80"), ("90", "sm_90"),
+        ("100", "sm_100"), ("103", "sm_100"), ("120", "sm_120"), ("121", "sm_120"),
+        ("110", None), ("130", None),
+    ],
+)  # fmt: skip
+def test_each_generation_loads_its_cubins_of_a_wheel(tmp_path, monkeypatch, capability, installed):
+    """Of GPUs of all generations, which are imitated; later ones compile."""
+    key = cache.key("text", "cuda", *cuda.FLAGS)
+    for arch in shipped.ARCHITECTURES:
+        (tmp_path / f"{key}.{arch}.xz").write_bytes(lzma.compress(arch.encode()))
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    tried = []
+    gpu = SimpleNamespace(
+        Device=lambda index: SimpleNamespace(compute_capability=capability),
+        function=SimpleNamespace(Module=lambda: SimpleNamespace(load=tried.append)),
+        driver=SimpleNamespace(CUDADriverError=Refused),
+    )
+    monkeypatch.setattr(modules, "import_cupy", lambda: SimpleNamespace(cuda=gpu))
+    monkeypatch.setattr(cuda, "_unit", lambda text, name, arch, flags: arch)
+    monkeypatch.setattr(cuda, "_stored", lambda arch, since: f"compiled {arch}".encode())
+    modules.loaded("text", 0, "name")
+    assert tried == [(installed or f"compiled sm_{capability}").encode()]
+
+
 class Refused(Exception):
     """`cupy.cuda.driver.CUDADriverError`."""
 

@@ -3,14 +3,21 @@
 import itertools
 import json
 import os
+import pty
 import re
+import runpy
+import select
+import shlex
 import subprocess
 import sys
+import time
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from limits import SLOWER
 
 import morph
 from morph.algorithms.registry import ALGORITHMS
@@ -76,8 +83,9 @@ def test_kernels_of_a_wheel(tmp_path):
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     files = [file.name for file in folder.iterdir()]
-    assert {name.rpartition(".")[2] for name in files} == {"so", "json"}
-    assert sum(name.startswith("unit-") for name in files) >= 4
+    assert {name.rpartition(".")[2] for name in files} == {"so", "json", "txt"}
+    number = {kind: sum(name.startswith(kind) for name in files) for kind in ("unit-", "text-")}
+    assert number["unit-"] > number["text-"] >= 4  # several units have the same text
     command = [sys.executable, "-c", INSTALLED, str(folder)]
     env["MORPH_CXX"] = "/missing"
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
@@ -110,13 +118,21 @@ def test_common_units_are_compiled_whatever_the_calls_launch(tmp_path, monkeypat
     assert len(list(tmp_path.glob("unit-*.json"))) == len(built) == 42
 
 
+def test_the_units_of_refine_alone():
+    """The command triangulates a file of points; on a GPU by units that a CPU does not launch."""
+    units = [c.args[0] for c in CALLS["refine"]("cpu") if c.func is common_units._build_now]
+    names = {unit.function.__name__ for unit in units}
+    assert {"insert_sequentially", "run_rounds"} <= names
+
+
 def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
     monkeypatch.setattr(cuda, "ship", lambda text, arch, folder: made.append((text, arch)))
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
-    _ship(tmp_path, ("sm_90", "sm_75"), 2, None)
+    with ThreadPool(1) as pool:
+        _ship(tmp_path, ("sm_90", "sm_75"), pool, None)
     texts = "kernel", "extra", small_copies.MODULE
     assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
     assert not list(tmp_path.iterdir())
@@ -131,6 +147,138 @@ def test_all_architectures_and_one_more():
         "sm_120",
         "sm_90a",
     )
+
+
+@pytest.fixture
+def hook(tmp_path, monkeypatch):
+    """The hook of a build, whose commands end with its `status`; and the warnings of the build."""
+    interface = "hatchling.builders.hooks.plugin.interface"
+    parts = interface.split(".")
+    for k in range(1, len(parts) + 1):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:k]), ModuleType(parts[k - 1]))
+    sys.modules[interface].BuildHookInterface = object
+    file = Path(__file__).parents[2] / "hatch_build.py"
+    made = runpy.run_path(str(file))["CompiledKernels"]()
+    warnings, commands = [], []
+    made.directory, made.root, made.status = str(tmp_path / "build"), str(file.parent), 0
+    made.app = SimpleNamespace(display_warning=warnings.append)
+
+    def run(command, **options):
+        folder = Path(command[command.index("--ship") + 1])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{len(commands)}.so").touch()
+        commands.append(command)
+        return SimpleNamespace(returncode=made.status)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for name in ("", "_ARCHS", "_FOLDER", "_PYTHONS"):
+        monkeypatch.delenv(f"MORPH_WHEEL{name}", raising=False)
+    return made, warnings, commands
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_build_of_a_wheel(hook, tmp_path, monkeypatch, kept):
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    build, warnings, commands = hook
+    folder = tmp_path / ("kept" if kept else "build/compiled")
+    if kept:
+        monkeypatch.setenv("MORPH_WHEEL_FOLDER", str(folder))
+    monkeypatch.setenv("MORPH_WHEEL_PYTHONS", "python3.12")
+    for _ in range(2):
+        data = {"force_include": {}}
+        build.initialize("standard", data)
+        assert data["force_include"] == {str(folder): "morph/compiled"}
+        assert data["tag"].startswith("py3-none-manylinux_") and not data["pure_python"]
+        build.finalize("standard", data, "")
+        assert folder.exists() == kept
+    assert [c[0] for c in commands] == [sys.executable, "python3.12"] * 2 and not warnings
+    assert not kept or len(list(folder.iterdir())) == 4  # what is there is not compiled again
+
+
+def test_a_build_without_a_compiler(hook, monkeypatch):
+    """The wheel of a user has no kernels; that of a release is not built."""
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    build, warnings, _ = hook
+    build.status = 2
+    data = {"force_include": {}}
+    build.initialize("standard", data)
+    assert data == {"force_include": {}} and len(warnings) == 1
+    monkeypatch.setenv("MORPH_WHEEL_ARCHS", "all")
+    with pytest.raises(RuntimeError, match="MORPH_WHEEL_ARCHS: kernels are not compiled"):
+        build.initialize("standard", data)
+
+
+def in_terminal(args, env, interrupt=None):
+    """Run a command in a terminal of its own; return its exit code, output and time to end.
+
+    When ``interrupt()`` is true, Ctrl-C is pressed there, which reaches its child processes, too.
+    """
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "morph", *args], env)
+    shown, pressed = b"", None
+    while True:
+        ready, _, _ = select.select([terminal], [], [], 0.01)
+        try:
+            if ready and not (more := os.read(terminal, 4096)):
+                break
+            shown += more if ready else b""
+        except OSError:  # all processes have closed it
+            break
+        if pressed is None and interrupt is not None and interrupt():
+            os.write(terminal, b"\x03")
+            pressed = time.monotonic()
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+    took = 0.0 if pressed is None else time.monotonic() - pressed
+    return os.waitstatus_to_exitcode(status), shown.decode(), took
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """An environment with an empty cache, and temporary files of compilers in a folder of it."""
+    (tmp_path / "compilers").mkdir()
+    cache = tmp_path / "cache"
+    return os.environ | {"MORPH_CACHE": str(cache), "TMPDIR": str(tmp_path / "compilers")}
+
+
+def test_a_bar_on_a_terminal(fresh):
+    code, shown, _ = in_terminal(["warm", "generate", "text", "--device", "python"], fresh)
+    lines = [x.strip() for x in shown.split("\r") if x.strip()]
+    assert code == 0 and len(lines) == 5
+    assert lines[0] == f"[{'-' * 30}] 0 of 4"
+    assert lines[-1] == f"[{'#' * 30}] 4 of 4 generate" or lines[-1].endswith("4 of 4 text")
+    assert all(len(line) < 80 for line in lines) and shown.endswith("\r")
+
+
+def test_ctrl_c_ends_all_compilers(tmp_path, fresh):
+    """The compiler of the last unit leaves a file if it is killed; the others are g++."""
+    started = tmp_path / "started"
+    compiler = tmp_path / "cxx"
+    real = shlex.join(cpu.compiler().command)
+    compiler.write_text(f"""#!/bin/sh
+case "$*" in *" -O3 "*) ;; *) exec {real} "$@";; esac
+trap 'rm -f "$TMPDIR/$$"; exit 1' TERM
+echo $$ > "$TMPDIR/$$"
+echo $$ >> {started}
+sleep 77.5 & wait
+""")
+    compiler.chmod(0o755)
+    fresh["MORPH_CXX"] = str(compiler)
+
+    def compiling():
+        return started.exists() and len(started.read_text().split()) >= 2
+
+    args = ["warm", "bfs", "pagerank", "--jobs", "2", "--device", "cpu"]
+    code, shown, took = in_terminal(args, fresh, compiling)
+    assert code == 130 and shown.count("interrupted") == 1 and "Traceback" not in shown
+    assert took < 0.3 * SLOWER
+    for compiler in started.read_text().split():
+        assert not Path(f"/proc/{compiler}").exists()
+    left = [f.name for f in (tmp_path / "cache").iterdir() if f.name.startswith("tmp-")]
+    assert left == [] and list((tmp_path / "compilers").iterdir()) == []
 
 
 @pytest.mark.parametrize(

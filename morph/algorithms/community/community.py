@@ -35,7 +35,12 @@ from morph.algorithms.community.tasks import (
     one_query_tables,
     search_tables,
 )
-from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
+from morph.algorithms.graph.arguments import (
+    is_one_vertex,
+    lists_vertices,
+    of_graph_on_one_device,
+    source_rows,
+)
 from morph.graph import Graph
 from morph.language.arguments import boolean, check_callable, check_number, integer
 from morph.language.messages import shown
@@ -53,6 +58,7 @@ MAX_DEGREES, MAX_DEGREES_CPU = 1 << 6, 0
 MAX_FEW, MAX_FEW_CPU = 1 << 8, 0  # the same of a call with few queries, all in one launch
 
 
+@lists_vertices("vertices", "all", "top")
 class Community(NamedTuple):
     """A result of `community`.
 
@@ -61,7 +67,8 @@ class Community(NamedTuple):
     min_degree : int
         Of the subgraph that the vertices induce.
     vertices : array of int64, shape (count,)
-        Ascending, on the host.
+        Ascending, on the host.  If points have labels, these, also in ``all`` and ``top``, see
+        `Graph.labels`; in order of the ids.
     proved : bool
         Whether no subgraph has a larger minimum degree, and ``all`` and ``top``, if not None, are
         complete.
@@ -184,7 +191,7 @@ def community(
     ----------
     graph : Graph, or an argument of `Graph.of`
         On any device.  Directions, parallel edges and loops are ignored.
-    q : int or array of int
+    q : int, label, or array of these
         The vertex that the subgraph has, or several: a query for each.
     size : (int, int), or array of int, shape (count, 2)
         The least and the largest number of vertices, both allowed; or those of each query.
@@ -232,7 +239,7 @@ def community(
     run = Run(Queries(given, vertex, sizes), end, progress)
     run.decide_all()
     results = [run.result(i, every, top) for i in range(len(vertex))]
-    return results if np.ndim(q) else results[0]
+    return results[0] if is_one_vertex(graph, q) else results
 
 
 def _sizes(size: Any) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from morph.algorithms.community.tasks import (
     Tasks,
     search_tables,
 )
-from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.arguments import lists_vertices, of_graph_on_one_device
 from morph.graph import Graph
 from morph.language.arguments import integer
 
@@ -34,8 +34,12 @@ MAX_LISTED = 256  # points of a k-plex that is searched on adjacency lists
 LISTED_NODES = 1 << 22  # that all searches on adjacency lists of a call visit, at most
 
 
+@lists_vertices("points")
 class MaxPlex(NamedTuple):
-    """Result of `max_k_plex`: ``points``, ascending, int64, on the host; ``size``; ``proved``."""
+    """Result of `max_k_plex`: ``points``, on the host; ``size``; ``proved``.
+
+    ``points``: ascending ids, int64, or labels, see `Graph.labels`.
+    """
 
     points: Any
     size: int

@@ -18,7 +18,7 @@ from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.costs import EDGES, refuse_negative
 from morph.algorithms.graph.sssp import sssp
-from morph.graph.labels import name_of
+from morph.graph.labels import Ids, name_of
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
@@ -145,7 +145,7 @@ class DynamicSSSP(Dynamic):
             )
 
     def _solve(self) -> tuple[Any, Any]:
-        found = sssp(self.graph, self.sources, predecessors=True)
+        found = sssp(self.graph, Ids(self.sources), predecessors=True)
         return found.distance, found.predecessor
 
     def _delta(self) -> Any:
@@ -242,7 +242,7 @@ class DynamicBFS(Dynamic):
             return self.graph.device.xp.where(values == self._far, np.int32(-1), values)
 
     def _solve(self) -> tuple[Any, Any]:
-        found = bfs(self.graph, self.sources)
+        found = bfs(self.graph, Ids(self.sources))
         far = self._far
         return self.graph.device.xp.where(
             found.distance < 0, far, found.distance

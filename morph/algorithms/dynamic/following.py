@@ -142,7 +142,8 @@ class Maintained:
         if then is not None:
             check_callable(then, "then")
         with self._lock:
-            if then is None and delete_points is None and self._seen == self.graph.changes:
+            prepared = then is delete_points is None and not self.graph.numbered
+            if prepared and self._seen == self.graph.changes:
                 try:
                     done = self._apply_prepared(inserts, deletes, updates)
                 except BaseException as error:

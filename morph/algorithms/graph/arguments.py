@@ -10,21 +10,23 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from morph.graph import Graph
+from morph.graph.labels import Lookup
 from morph.language.arguments import integer
 from morph.language.messages import shown
 from morph.launch.behind import behind
 from morph.partition.graph import PartitionedGraph
-from morph.runtime.arrays import listed
 from morph.runtime.device import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 def of_graph(algorithm: F) -> F:
     """Wrap an algorithm: accept arguments of `Graph.of` and partitioned graphs, and lock the graph.
 
     The lock prevents changes by other threads between the first read of weights and the result.
-    An undirected graph must have the reverse of each edge.
+    An undirected graph must have the reverse of each edge.  If points have labels, the vertices
+    that the result lists are labels: see `lists_vertices`.
     """
 
     @wraps(algorithm)
@@ -33,7 +35,8 @@ def of_graph(algorithm: F) -> F:
         with graph._lock:
             if isinstance(graph, Graph):
                 graph.require_reverses()
-            return algorithm(graph, *args, **kwargs)
+            found = algorithm(graph, *args, **kwargs)
+            return found if graph._labels is None else in_labels(graph, found)
 
     return cast(F, run)
 
@@ -46,10 +49,46 @@ def of_graph_on_one_device(algorithm: F) -> F:
         graph = as_graph(graph)
         with graph._lock:
             graph.require_reverses()
-            return algorithm(graph, *args, **kwargs)
+            found = algorithm(graph, *args, **kwargs)
+            return found if graph._labels is None else in_labels(graph, found)
 
     run.in_parts = False  # type: ignore[attr-defined]
     return cast(F, run)
+
+
+VERTICES: dict[type, tuple[str, ...]] = {}
+"""The fields that list vertices, by the type of a result."""
+
+
+def lists_vertices(*fields: str) -> Callable[[type[R]], type[R]]:
+    """Declare the fields of a result that list vertices, i.e. are arrays of ids, or lists of these.
+
+    Where points have labels, these become arrays of labels.  Fields with a value for each point or
+    edge are indexed by ids, and so have ids as values, if vertices at all.
+    """
+
+    def declare(kind: type[R]) -> type[R]:
+        VERTICES[kind] = fields
+        return kind
+
+    return declare
+
+
+def in_labels(graph: Graph | PartitionedGraph, found: R) -> R:
+    """Replace ids by labels in the `VERTICES` of a result, or of a list of results."""
+    made: Any = found
+    if isinstance(made, list):
+        made = [in_labels(graph, x) for x in made]
+    elif (fields := VERTICES.get(type(made))) and (names := graph.lookup()) is not None:
+        made = made._replace(**{x: labels_in(graph, names, getattr(made, x)) for x in fields})
+    return made  # type: ignore[no-any-return]
+
+
+def labels_in(graph: Graph | PartitionedGraph, names: Lookup, x: Any) -> Any:
+    """Replace each array of ids in lists and tuples by an array of labels, on the host."""
+    if isinstance(x, list | tuple):
+        return type(x)(labels_in(graph, names, part) for part in x)
+    return names.names(np.asarray(graph.device.to_host(x))) if hasattr(x, "dtype") else x
 
 
 def as_graph(graph: Any) -> Graph:
@@ -62,7 +101,7 @@ def as_graph(graph: Any) -> Graph:
 
 
 def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
-    """Check the id or label of a point, or several of them; integers are ids.
+    """Check the id or label of a point, or several of them, see `Graph.ids_of`.
 
     Returns
     -------
@@ -77,9 +116,10 @@ def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
         If a value is neither the id nor the label of a live point.
     """
     n = len(graph.points)
-    if type(source) is int and 0 <= source < n and not graph.points.deletes:
+    plain = type(source) is int and graph._labels is None
+    if plain and 0 <= source < n and not graph.points.deletes:
         return np.array([source], np.int32)
-    ids = _host_ids(graph, source, name)
+    ids = graph.ids_of(source, name)
     if ids.size and ids.dtype.kind not in "iu":
         raise TypeError(f"{name} is an id or an array of ids, not {shown(source)}")
     wrong = ids[(ids < 0) | (ids >= n)]
@@ -96,7 +136,7 @@ def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
 def source_rows(graph: Graph, source: Any, name: str = "source") -> Any:
     """Check ids of points like `source_ids`; preserves their order and duplicates."""
     source_ids(graph, source, name)
-    return _host_ids(graph, source, name).astype(np.int32)
+    return graph.ids_of(source, name).astype(np.int32)
 
 
 def vertex_id(graph: Graph, vertex: Any, name: str) -> int:
@@ -104,6 +144,13 @@ def vertex_id(graph: Graph, vertex: Any, name: str) -> int:
     if graph.labels is None or hasattr(vertex, "__index__"):
         vertex = integer(vertex, name)
     return int(source_ids(graph, [vertex], name)[0])
+
+
+def is_one_vertex(graph: Graph, vertices: Any) -> bool:
+    """Whether an argument is one id or label, not an array or list of these."""
+    if isinstance(vertices, list | tuple | set | frozenset):
+        return graph._is_label(vertices)
+    return np.ndim(vertices) == 0
 
 
 def checked_seed(seed: Any) -> int:
@@ -120,12 +167,6 @@ def checked_seed(seed: Any) -> int:
     if found < 0:
         raise ValueError(f"seed is 0 or more, not {found}")
     return found
-
-
-def _host_ids(graph: Graph | PartitionedGraph, source: Any, name: str) -> Any:
-    if isinstance(graph, PartitionedGraph):  # has no labels
-        return np.asarray(graph.device.to_host(listed(source, name))).ravel()
-    return graph.ids_of(source, name)
 
 
 def batch_size(graph: Graph) -> int:

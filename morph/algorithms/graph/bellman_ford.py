@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import as_graph, live_edges, of_graph, results, source_ids
-from morph.algorithms.graph.cycles import NO_PREDECESSOR, NegativeCycle, refuse_cycle
+from morph.algorithms.graph.cycles import NO_PREDECESSOR, NegativeCycle, find_cycle, refuse_cycle
 from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.graph import Graph
-from morph.graph.labels import name_of
+from morph.graph.labels import Ids, name_of
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
@@ -163,7 +163,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     starts = source_ids(graph, source)
     least = _least_weight(graph)
     if least >= 0:
-        return BellmanFord(*sssp(graph, starts, predecessors=predecessors))
+        return BellmanFord(*sssp(graph, Ids(starts), predecessors=predecessors))
     as_graph(graph)
     kind = graph.edges.columns["weight"].dtype
     dtype = np.dtype(np.int64) if kind.kind in "iu" else np.result_type(kind, np.float32)
@@ -194,7 +194,7 @@ def _least_weight(graph: Graph) -> Any:
         least, most = weight.min().item(), weight.max().item()
         if not least > -np.inf or most != most:
             k = int((~(weight > -np.inf)).argmax())
-            u, v = (int(end[live][k]) for end in (graph.edges.src, graph.edges.dst))
+            u, v = (name_of(graph, end[live][k]) for end in (graph.edges.src, graph.edges.dst))
             raise ValueError(
                 "bellman_ford needs weights that are neither NaN nor -inf, but the edge from"
                 f" {u} to {v} has {weight[k]}"
@@ -224,13 +224,12 @@ def _solve(graph: Graph, lists: list[Any], least: Any) -> bool:
 
 
 def _has_negative_cycle(graph: Graph) -> bool:
-    try:
-        refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
-    except NegativeCycle as error:
-        with graph.device.active():
-            weight = graph.device.to_host(graph.edges.weight[error.edges])
-        return bool(sum(weight.tolist()) < 0)
-    return False
+    found = find_cycle(graph, graph.points.predecessor[:])
+    if found is None:
+        return False
+    with graph.device.active():
+        weight = graph.device.to_host(graph.edges.weight[found[1]])
+    return bool(sum(weight.tolist()) < 0)
 
 
 def _find_predecessors(graph: Graph, lists: list[Any], starts: Any, far: Any) -> bool:

@@ -29,6 +29,7 @@ import numpy as np
 from morph.algorithms.graph.arguments import (
     as_graph,
     checked_seed,
+    lists_vertices,
     of_graph,
     results,
     results_device,
@@ -71,8 +72,12 @@ class WorkOnParts(NamedTuple):
     lost: Any
 
 
+@lists_vertices("sources")
 class Betweenness(NamedTuple):
-    """Result of `betweenness`: ``centrality``, shape (n,), float64, and the ``sources`` used."""
+    """Result of `betweenness`: ``centrality``, shape (n,), float64, and the ``sources`` used.
+
+    ``sources``: ids, int64, or labels, see `Graph.labels`.
+    """
 
     centrality: Any
     sources: Any
@@ -268,8 +273,8 @@ def betweenness(
         On any device; paths follow out-edges.  Parallel edges belong to different paths.
         Partitioned graphs only without ``weighted``.
     sources : int or array of int, optional
-        Number of sources to draw with ``seed``, or ids of the sources; the result is scaled to all
-        points.  By default all points, which is exact.
+        Number of sources to draw with ``seed``, or ids or labels of the sources, in a list if they
+        are numbers; the result is scaled to all points.  By default all points, which is exact.
     weighted : bool
         Use weights, by default 1, as lengths of edges, else 1.  Sums of integers are exact; sums of
         other weights are rounded from the source on, in the dtype of `sssp`'s distances, and paths

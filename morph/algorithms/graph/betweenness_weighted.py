@@ -20,7 +20,7 @@ from morph.algorithms.graph.sssp import sssp
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.graph.labels import name_of
+from morph.graph.labels import Ids, name_of
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_sub, f64, i32, i64
 
@@ -155,8 +155,9 @@ def positive_lengths(graph: Graph) -> Any:
         bad = xp.flatnonzero(~(weight[live] > 0))
         if bad.size:
             u, v, w = (getattr(graph.edges, c)[live][bad[0]] for c in ("src", "dst", "weight"))
+            u, v = name_of(graph, u), name_of(graph, v)
             raise ValueError(
-                f"betweenness needs weights above 0, but the edge from {int(u)} to {int(v)} has {w}"
+                f"betweenness needs weights above 0, but the edge from {u} to {v} has {w}"
             )
         if weight.dtype.kind == "f":
             length = weight.astype(np.result_type(weight.dtype, np.float32))
@@ -182,7 +183,7 @@ def sweep_by_weights(
     ):  # fmt: skip
         graph.edges.length[:] = length
         for s in sources:
-            graph.points.distance[:] = sssp(graph, s).distance
+            graph.points.distance[:] = sssp(graph, Ids(np.array([s]))).distance
             for c in lists:
                 c.clear()
             now.add(s)

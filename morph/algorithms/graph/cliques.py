@@ -27,13 +27,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.arguments import lists_vertices, of_graph_on_one_device
 from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.simple import degrees, end_of, find, ranked_pairs, sorted_rows
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.graph.labels import Lookup
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import (
@@ -62,8 +63,12 @@ ROOTS = 1 << 17
 DEEPEST = 24  # capacity of an item's stack, in open nodes
 
 
+@lists_vertices("points")
 class MaxClique(NamedTuple):
-    """Result of `max_clique`: ``points``, ascending, int64, on the host; ``size``, an int."""
+    """Result of `max_clique`: ``points``, on the host, and ``size``, an int.
+
+    ``points``: ascending ids, int64, or labels, see `Graph.labels`.
+    """
 
     points: Any
     size: int
@@ -531,14 +536,17 @@ def cliques(graph: Any) -> Iterator[Any]:
     -------
     iterator of array of int64
         The ascending points of each clique, on the host; cliques in any order, without duplicates.
-        The search is lazy, as there may be up to 3**(n / 3) cliques.
+        The search is lazy, as there may be up to 3**(n / 3) cliques.  If points have labels, these
+        are arrays of labels, see `Graph.labels`.
     """
-    return _iterate(_search_of(graph))
+    search, names = _search_of(graph)
+    found = _iterate(search)
+    return found if names is None else map(names.names, found)
 
 
 @of_graph_on_one_device
-def _search_of(graph: Graph) -> Search:
-    return Search(graph)
+def _search_of(graph: Graph) -> tuple[Search, Lookup | None]:
+    return Search(graph), graph.lookup()
 
 
 def _iterate(search: Search) -> Iterator[Any]:

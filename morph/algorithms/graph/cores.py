@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph, results, results_device
+from morph.algorithms.graph.arguments import lists_vertices, of_graph, results, results_device
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
@@ -33,8 +33,9 @@ class CoreNumber(NamedTuple):
     largest: int
 
 
+@lists_vertices("points")
 class KCore(NamedTuple):
-    """Result of `k_core`: ``points``, the ids in it, ascending, int64."""
+    """Result of `k_core`: ``points``, ascending ids, int64, or labels, see `Graph.labels`."""
 
     points: Any
 
@@ -166,7 +167,7 @@ def k_core(graph: Graph, k: int) -> KCore:
     Returns
     -------
     KCore
-        ``points``, shape (count,), int64, on the graph's device.
+        ``points``, shape (count,), int64, on the graph's device; labels are on the host.
 
     Raises
     ------

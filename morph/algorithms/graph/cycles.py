@@ -21,7 +21,7 @@ class CycleError(ValueError):
     ----------
     vertices, edges : array of int
         Of the cycle, on the host: edge ``i`` leads from vertex ``i`` to the next vertex, the last
-        edge to the first vertex.
+        edge to the first vertex.  If points have labels, ``vertices`` are labels.
     names : list of str
         The labels or ids of the first vertices, as in the text of the error.
     """
@@ -51,14 +51,21 @@ class NegativeCycle(CycleError):
 
 
 def refuse_cycle(graph: Graph, parent: Any, error: type[CycleError]) -> None:
-    """Raise an error if predecessors form a cycle.
+    """Raise an error of this type if predecessors form a cycle, see `find_cycle`."""
+    if (found := find_cycle(graph, parent)) is not None:
+        ids, edges = found
+        labels, names = graph.lookup(), [name_of(graph, v) for v in ids[:SHOWN]]
+        raise error(ids if labels is None else labels.names(ids), edges, names)
+
+
+def find_cycle(graph: Graph, parent: Any) -> tuple[Any, Any] | None:
+    """Find a cycle of predecessors; return the ids of its vertices and edges, on the host.
 
     Parameters
     ----------
     graph : Graph
     parent : array of int32, shape (n,)
         Negative, or `NO_PREDECESSOR`, at roots.
-    error : type
     """
     xp, n = graph.device.xp, len(graph.points)
     with graph.device.active():
@@ -68,12 +75,10 @@ def refuse_cycle(graph: Graph, parent: Any, error: type[CycleError]) -> None:
             jump = jump[jump]
         in_cycle = jump[~is_root[jump]]
         if not in_cycle.size:
-            return
+            return None
         first = int(in_cycle.min())
     before, vertices = graph.device.to_host(parent), [first]
     while (v := int(before[vertices[-1]])) != first:
         vertices.append(v)
     closed = np.array([first, *vertices[::-1]], np.int32)
-    edges = graph.device.to_host(edges_along(graph, closed))
-    names = [name_of(graph, v) for v in closed[:-1][:SHOWN]]
-    raise error(closed[:-1], edges, names)
+    return closed[:-1], graph.device.to_host(edges_along(graph, closed))

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.arguments import lists_vertices, of_graph_on_one_device
 from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.simple import degrees, ranked_pairs, sorted_rows
 from morph.data.collection import Collection, Flag
@@ -40,8 +40,12 @@ from morph.runtime.arrays import count_true
 INFINITY = 2**31 - 1
 
 
+@lists_vertices("points")
 class DensestSubgraph(NamedTuple):
-    """Result of `densest_subgraph`: ``points``, ascending, int64; ``density``, a `Fraction`."""
+    """Result of `densest_subgraph`: ``points`` and ``density``, a `Fraction`.
+
+    ``points``: ascending ids, int64, or labels, see `Graph.labels`.
+    """
 
     points: Any
     density: Fraction
@@ -203,7 +207,8 @@ def densest_subgraph(graph: Graph, *, exact: bool = True) -> DensestSubgraph:
     -------
     DensestSubgraph
         ``points``, shape (size,), int64, ascending, on the graph's device: if exact, the union of
-        all densest subgraphs, which is densest, too; all points of a graph without edges.
+        all densest subgraphs, which is densest, too; all points of a graph without edges.  Labels
+        are on the host.
         ``density``, a `fractions.Fraction`: the number of edges among the points divided by the
         number of points; 0 without points.
 

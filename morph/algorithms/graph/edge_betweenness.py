@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device
+from morph.algorithms.graph.arguments import lists_vertices, live_edges, of_graph_on_one_device
 from morph.algorithms.graph.betweenness import chosen_sources, dependencies
 from morph.algorithms.graph.betweenness_weighted import is_tight, scaled_part
 from morph.graph import Graph
@@ -22,8 +22,12 @@ from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import f64
 
 
+@lists_vertices("sources")
 class EdgeBetweenness(NamedTuple):
-    """Result of `edge_betweenness`: ``centrality``, shape (m,), float64, and ``sources``."""
+    """Result of `edge_betweenness`: ``centrality``, shape (m,), float64, and ``sources``.
+
+    ``sources``: ids, int64, or labels, see `Graph.labels`.
+    """
 
     centrality: Any
     sources: Any

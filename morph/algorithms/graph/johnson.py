@@ -17,7 +17,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device,
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.sssp import sssp
 from morph.graph import Graph
-from morph.graph.labels import name_of
+from morph.graph.labels import Ids, name_of
 from morph.language.arguments import boolean
 from morph.runtime.arrays import all_true, any_true
 
@@ -62,13 +62,13 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
     """
     predecessors = boolean(predecessors, "predecessors")
     ids = graph.device.to_host(graph.points.ids())
-    starts = source_rows(graph, ids if sources is None else sources)
+    starts = source_rows(graph, Ids(ids) if sources is None else sources)
     with graph.device.active():
         weight = graph.edges.weight[live_edges(graph)] if "weight" in graph.edges.columns else None
         has_negative = weight is not None and not all_true(weight >= 0)
     if not has_negative:
-        return Johnson(*sssp(graph, starts, rows=True, predecessors=predecessors))
-    potential = bellman_ford(graph, ids).distance  # raises the errors above
+        return Johnson(*sssp(graph, Ids(starts), rows=True, predecessors=predecessors))
+    potential = bellman_ford(graph, Ids(ids)).distance  # raises the errors above
     kind = potential.dtype
     with graph.device.active():
         potential = potential.astype(np.float64 if kind.kind == "f" else np.int64)

@@ -35,6 +35,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device,
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.graph.labels import name_of
 from morph.language.dtypes import Ref, vec
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel, program
@@ -248,7 +249,7 @@ def _capacities(graph: Graph, name: str, pick: Any) -> Any:
     capacity = columns[name].array[: len(graph.edges)][pick]
     if kind.kind == "i" and not all_true(capacity >= 0):
         k = int((capacity < 0).argmax())
-        u, v = (int(getattr(graph.edges, c).array[pick][k]) for c in ("src", "dst"))
+        u, v = (name_of(graph, getattr(graph.edges, c).array[pick][k]) for c in ("src", "dst"))
         raise ValueError(f"a capacity is 0 or more, but the edge from {u} to {v} has {capacity[k]}")
     if kind == np.uint64:
         capacity = xp.minimum(capacity, np.uint64(2**63 - 1))
@@ -328,9 +329,10 @@ def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> 
     most = min(_total(capacity[dst == sink]), LIMIT)
     total = _total(xp.minimum(capacity[src == source], most + 1))
     if total >= LIMIT:
+        u, v = name_of(graph, source), name_of(graph, sink)
         raise OverflowError(
-            f"the edges from {source} and those to {sink} have capacities for a flow of"
-            f" {LIMIT} or more: it may not fit int64"
+            f"the edges from {u} and those to {v} have capacities for a flow of {LIMIT} or more: it"
+            " may not fit int64"
         )
     return xp.minimum(capacity, total + 1)  # an edge of this capacity is in no minimum cut
 

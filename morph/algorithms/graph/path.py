@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import as_graph, vertex_id
+from morph.algorithms.graph.arguments import as_graph, in_labels, lists_vertices, vertex_id
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
@@ -20,10 +20,12 @@ from morph.prelude import i32, i64
 from morph.runtime.arrays import all_true
 
 
+@lists_vertices("vertices")
 class Path(NamedTuple):
     """Result of `path`: ``vertices``, shape (k + 1,), int32, and ``edges``, shape (k,), int64.
 
-    Both are on the graph's device and begin at the source; ``edges`` are ids.
+    Both are on the graph's device and begin at the source; ``edges`` are ids.  If points have
+    labels, ``vertices`` are labels, on the host, see `Graph.labels`.
     """
 
     vertices: Any
@@ -109,7 +111,8 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
             raise ValueError(f"predecessor has shape {before.shape}, not ({n},): row= selects one")
         if before[end].item() < 0 and distance[end].item() != 0:
             raise ValueError(f"no path leads to vertex {name_of(graph, end)}")
-        return _traced(graph, before, end)
+        made = _traced(graph, before, end)
+        return made if graph._labels is None else in_labels(graph, made)
 
 
 def _traced(graph: Graph, before: Any, end: int) -> Path:
@@ -144,6 +147,6 @@ def _edges_of(graph: Graph, steps: Table) -> Any:
         edges = steps.edge[1:].copy()
         if not all_true(edges >= 0):
             k = int((edges < 0).argmax())
-            u, v = (int(steps.vertex[i]) for i in (k, k + 1))
+            u, v = (name_of(graph, steps.vertex[i]) for i in (k, k + 1))
             raise ValueError(f"no edge leads from {u} to {v}: the result is none of this graph")
         return edges

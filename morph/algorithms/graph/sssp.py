@@ -54,7 +54,7 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.graph.labels import name_of
+from morph.graph.labels import Ids, name_of
 from morph.language.arguments import boolean, check_number
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
@@ -333,9 +333,8 @@ def _solved_with(weights: Weights, solve: Callable[..., Sssp | None], given: Any
 
 def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool, rows: bool) -> Sssp:
     """Solve with unit weights, by `bfs`; ignores targets and settles all vertices."""
-    found = bfs(
-        graph, starts, cutoff=None if cutoff is None else int(min(cutoff, INFINITY)), rows=rows
-    )
+    most = None if cutoff is None else int(min(cutoff, INFINITY))
+    found = bfs(graph, Ids(starts), cutoff=most, rows=rows)
     distance = _with_infinity(results_device(graph), found.distance, -1)
     return Sssp(distance, found.predecessor if predecessors else None)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device, results
+from morph.algorithms.graph.arguments import lists_vertices, of_graph_on_one_device, results
 from morph.algorithms.graph.cycles import NO_PREDECESSOR, CycleError, refuse_cycle
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
@@ -21,11 +21,12 @@ from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, atomic_sub, i32
 
 
+@lists_vertices("order")
 class TopologicalOrder(NamedTuple):
     """Result of `topological_order`.
 
-    ``order``, shape (live,), int64: the points; ``level``, shape (n,), int32; ``levels``, an int:
-    how many there are.
+    ``order``, shape (live,): the ids of the points, int64, or labels, see `Graph.labels`;
+    ``level``, shape (n,), int32; ``levels``, an int: how many there are.
     """
 
     order: Any
@@ -91,9 +92,9 @@ def topological_order(graph: Graph) -> TopologicalOrder:
     Returns
     -------
     TopologicalOrder
-        On the graph's device.  ``level``: the number of edges on the longest path to a point, -1
-        for deleted points.  ``order``: the points by level, ties by id; so neither depends on the
-        device or the number of threads.
+        On the graph's device; labels are on the host.  ``level``: the number of edges on the
+        longest path to a point, -1 for deleted points.  ``order``: the points by level, ties by id;
+        so neither depends on the device or the number of threads.
 
     Raises
     ------

@@ -206,9 +206,8 @@ class Journal:
         by: Any,
     ) -> Any:  # fmt: skip
         file, batch = self._writable(), (inserts, deletes, updates, delete_points)
-        if self.graph.labelled:  # the log has ids
-            batch = self.graph.ids_in_batch(*batch)
-        given = dict(zip(("inserts", "deletes", "updates", "delete_points"), batch, strict=True))
+        logged = self.graph.ids_in_batch(*batch) if self.graph.labelled else batch
+        given = dict(zip(("inserts", "deletes", "updates", "delete_points"), logged, strict=True))
         about, arrays = self._host_arrays(given)
         about["nonnegative"] = nonnegative
         entry = record(BATCH, self.number + 1, packed(about, arrays))

@@ -55,7 +55,7 @@ class HostDevice(Device):
     interprets = False
     local_limit = 1 << 20  # below the size of a thread's stack
     bulk = 1 << 20
-    serial_items = 500  # just below LEAST_ITEMS in kernels/target_cpu.h
+    serial_items = 500  # just below TEAM_START_ITEMS in kernels/team_cpu.h
     throughput = 1 << 21
 
     def active(self) -> AbstractContextManager[Any]:

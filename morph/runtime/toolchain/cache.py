@@ -39,7 +39,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = "tmp-"
 _NOEXEC = "mounted noexec"
 _RECORD = "compiler-"
-_UNIT = "unit-"  # begins the names of records of units
+_UNIT, _TEXT = "unit-", "text-"  # begin the names of records of units, and of their texts
 BACKGROUND = "background-"  # begins the names of the files that `tiers` locks
 _ABANDONED = 3600.0  # seconds after which no process can still use a temporary file
 
@@ -273,9 +273,9 @@ def write_text(key: str, text: str) -> Path:
     return _write(f"{key}.cpp", text)
 
 
-def temporary(suffix: str) -> Path:
-    """Return a new, empty file in the cache directory, whose name no other process uses."""
-    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path(suffix))
+def temporary(suffix: str, folder: Path | None = None) -> Path:
+    """Return a new, empty file in the cache or a folder, whose name no other process uses."""
+    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, folder or path(suffix))
     os.close(handle)
     return Path(name)
 
@@ -301,25 +301,29 @@ def remember(name: str, facts: dict[str, Any]) -> None:
 def recall_unit(key: str, folder: Path) -> dict[str, Any] | None:
     """Return the dictionary that `remember_unit` stored in a folder; None if missing or damaged."""
     try:
-        checksum, _, text = (folder / f"{_UNIT}{key}.json").read_bytes().partition(b"\n")
-        whole = checksum == hashlib.sha256(text).hexdigest().encode()
-        known: dict[str, Any] | None = json.loads(text) if whole else None
-    except (OSError, ValueError):
+        checksum, _, record = (folder / f"{_UNIT}{key}.json").read_bytes().partition(b"\n")
+        if checksum.decode() != hashlib.sha256(record).hexdigest():
+            return None
+        known: dict[str, Any] = json.loads(record)
+        text = (folder / f"{_TEXT}{known['text']}.txt").read_bytes()
+        if known["text"] != hashlib.sha256(text).hexdigest():
+            return None
+    except (OSError, ValueError, LookupError, TypeError):
         return None
-    return known
+    return known | {"text": text.decode()}
 
 
 def remember_unit(key: str, facts: dict[str, Any], folder: Path | None) -> None:
     """Store what is known of a unit before it is compiled: in the cache, or in a new folder.
 
-    The first line is a checksum of the second: what is compiled is not made of a damaged text.
+    The text is a file named by its checksum, since many units share it.  The first line of the
+    record is a checksum of the second: what is compiled is not made of damaged files.
     """
-    name, text = f"{_UNIT}{key}.json", json.dumps(facts)  # in ASCII
-    text = f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
-    if folder is None:
-        _write(name, text)
-    else:
-        (folder / name).write_text(text, encoding="utf-8")
+    text = hashlib.sha256(facts["text"].encode()).hexdigest()
+    _write(f"{_TEXT}{text}.txt", facts["text"], folder)
+    record = json.dumps(facts | {"text": text})  # in ASCII
+    checksum = hashlib.sha256(record.encode()).hexdigest()
+    _write(f"{_UNIT}{key}.json", f"{checksum}\n{record}", folder)
 
 
 def entries() -> list[Entry]:
@@ -364,7 +368,7 @@ def _ours() -> list[Path]:
         file
         for file in path().iterdir()
         if _KEY.fullmatch(file.stem)
-        or file.name.startswith((_RECORD, _UNIT, _TEMPORARY, BACKGROUND))
+        or file.name.startswith((_RECORD, _UNIT, _TEXT, _TEMPORARY, BACKGROUND))
     ]
 
 
@@ -375,10 +379,10 @@ def _read(record: Path) -> Entry | None:
         return None
 
 
-def _write(name: str, text: str) -> Path:
-    file, final = temporary("part"), path() / name
+def _write(name: str, text: str, folder: Path | None = None) -> Path:
+    file, final = temporary("part", folder), (folder or path()) / name
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(text, encoding="utf-8", newline="\n")
         os.replace(file, final)
     finally:
         file.unlink(missing_ok=True)

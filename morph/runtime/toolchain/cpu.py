@@ -278,11 +278,15 @@ def _portable(text: str, name: str) -> Path | None:
     key = cache.key(text, *facts)
     made = folder / f"{key}.so"
     with cache.building(key, name):
+        made.with_suffix(".cpp").write_text(text)  # for GPUs
         if not made.is_file():
-            made.with_suffix(".cpp").write_text(text)
-            if log := _compile(compiler(), (*FLAGS, *flags, "-s"), text, made):
-                made.unlink(missing_ok=True)
-                raise CompileError(log, "cpu", made.with_suffix(".cpp"), name)
+            part = cache.temporary("so", folder)
+            try:
+                if log := _compile(compiler(), (*FLAGS, *flags, "-s"), text, part):
+                    raise CompileError(log, "cpu", made.with_suffix(".cpp"), name)
+                part.replace(made)  # an interrupted build leaves no half of a library
+            finally:
+                part.unlink(missing_ok=True)
     return made
 
 

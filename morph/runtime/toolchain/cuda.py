@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache as memoised
@@ -202,7 +200,7 @@ def ship(text: str, arch: str, folder: Path) -> Path:
         cubin, log = _compile(text, flags, made.name)
         if not cubin:
             raise CompileError(log, arch, made)
-        part = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        part = cache.temporary("xz", folder)
         try:
             part.write_bytes(lzma.compress(cubin))
             part.replace(made)  # an interrupted build leaves no half of a cubin

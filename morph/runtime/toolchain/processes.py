@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from morph.runtime.toolchain import OutOfTime, cache
 
 RUNNER = Path(__file__).with_name("runner.py")
 LOWEST = 19  # priority of compilers in the background
+GRACE = 0.1  # seconds in which compilers remove their temporary files before they are killed
 
 _started: dict[int, tuple[threading.Thread, subprocess.Popen[str]]] = {}  # by process id
 _stopped: set[threading.Thread] = set()  # threads that start no more commands
@@ -25,7 +27,7 @@ _watched: set[int] = set()  # write ends of pipes; a compiler ends when its pipe
 def run(
     command: Sequence[str], text: str = "", seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command with a text as its input; kill it with its children if anything is raised.
+    """Run a command with a text as its input; end it with its children if anything is raised.
 
     Raises
     ------
@@ -61,11 +63,9 @@ def end_background() -> None:
 
 
 def end_started_by(threads: Sequence[threading.Thread]) -> None:
-    """Kill the commands that these threads wait for, and let them start no others."""
+    """End the commands that these threads wait for, and let them start no others."""
     _stopped.update(threads)
-    for thread, process in list(_started.values()):
-        if thread in threads:
-            _kill_group(process)
+    _end(*(process for thread, process in list(_started.values()) if thread in threads))
 
 
 def _close(pipe: int) -> None:
@@ -106,12 +106,13 @@ def _run(
     ) as process:
         _started[process.pid] = thread, process
         if thread in _stopped:
-            _kill_group(process)
+            _end(process)
         process._sigint_wait_secs = 0.0  # type: ignore[attr-defined]  # it gets no Ctrl-C to await
         try:
             out, log = process.communicate(text, seconds)
         except BaseException as error:
-            _kill(process)
+            _end(process)
+            process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 text = f"{shlex.join(command[:1])} was still compiling"
                 raise OutOfTime(text) from error
@@ -121,18 +122,24 @@ def _run(
     return subprocess.CompletedProcess(command, process.returncode, out, log)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process and its children, and wait for its end."""
-    _kill_group(process)
-    process.wait()
-
-
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def _end(*ended: subprocess.Popen[str]) -> None:
+    """Terminate processes and their children, and kill those that do not end in `GRACE`."""
     if os.name != "posix":
-        process.kill()
-    else:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for process in ended:
+            process.kill()
+        return
+    for process in ended:
+        _signal_group(process, signal.SIGTERM)
+    end = time.monotonic() + GRACE
+    for process in ended:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(end - time.monotonic(), 0))
+        _signal_group(process, signal.SIGKILL)
+
+
+def _signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _forked() -> None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+GRACE = 0.1  # seconds in which a compiler removes its temporary files before it is killed
 UNUSABLE = 99  # exit status: NVRTC cannot be loaded
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -36,6 +37,9 @@ def main(nice: str, watched: str, out: str, *command: str) -> int:
 
     def kill() -> None:
         killed.set()
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(GRACE)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
