@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from common import devices, median, table
+from common import beside, devices, median, table
 
 import morph
 from morph import generate
@@ -123,9 +123,8 @@ def main() -> None:
         made = makers[name]()
         n, many = len(made.points), made.degree()
         source = 0 if name == "grid" else int(many.argmax())
-        seconds, want = distances(made, source, options.repeat)
+        scipy, want = distances(made, source, options.repeat)
         about = {"graph": name, "edges": len(made.edges), "most": int(many.max())}
-        rows.append(about | {"device": "SciPy", "choice": "", "BFS ms": seconds * 1e3})
         for device in devices(options.device):
             g = made.to(device)
             with g.points.temporary_columns(dist=(i32, FAR), hits=(i32, 0)):
@@ -141,9 +140,10 @@ def main() -> None:
                     right &= (g.device.to_host(g.points.hits.array) == many).all()
                     row = {"device": device, "choice": choice, "BFS ms": seconds * 1e3}
                     row |= {"levels": levels, "sweep ms": swept * 1e3}
+                    row |= {"SciPy's BFS ms": beside(scipy, seconds)}
                     rows.append(about | row | {"right": "yes" if right else "NO"})
                 del lists
-    table([{k: r.get(k, "") for k in rows[1]} for r in rows])
+    table(rows)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 
 import numpy as np
-from common import devices, table
+from common import devices, table, timed
 
 import morph
 from morph import generate, validate
-from morph.runtime.timing import synchronize
 
 MAKERS = {
     "rmat": lambda size, to: generate.rmat(size, weight=(1, 255), device=to),
@@ -34,14 +32,6 @@ def graph(name: str, device: str) -> morph.Graph:
     g = morph.Graph.from_csr(offsets, dst, weight.astype(np.int32), device=device)
     g.adjacency("out"), g.adjacency("in")
     return g
-
-
-def clock(run):
-    synchronize()
-    start = time.perf_counter()
-    result = run()
-    synchronize()
-    return time.perf_counter() - start, result
 
 
 def held(g: morph.Graph) -> int:
@@ -66,13 +56,13 @@ def rates(name: str, arcs: int, g: morph.Graph, size: int, memory: str, repeat: 
         batch = old["src"].array[at], old["dst"].array[to], g.device.asarray(weight)
         if memory == "host":
             batch = tuple(map(g.device.to_host, batch))
-        seconds, done = clock(lambda: g.apply(inserts=batch))
+        seconds, done = timed(lambda: g.apply(inserts=batch))
         took["insert"].append(seconds)
         ids = done.inserted if memory == "device" else g.device.to_host(done.inserted)
-        seconds, _ = clock(lambda: g.apply(updates=(ids, batch[2])))
+        seconds, _ = timed(lambda: g.apply(updates=(ids, batch[2])))
         took["update"].append(seconds)
         gone = batch[:2] if pairs else ids
-        seconds, done = clock(lambda: g.apply(deletes=gone))
+        seconds, done = timed(lambda: g.apply(deletes=gone))
         took["delete"].append(seconds)
         assert len(done.deleted) == size and not done.absent
     row = {"graph": name, "device": g.device.name, "from": memory, "batch": size}
@@ -90,7 +80,7 @@ def static(g: morph.Graph) -> dict[str, float]:
         ("pagerank", lambda: morph.pagerank(g, tolerance=0, iterations=20)),
     ):
         run()
-        found[name] = statistics.median(clock(run)[0] for _ in range(5)) * 1e3
+        found[name] = statistics.median(timed(run)[0] for _ in range(5)) * 1e3
     return found
 
 

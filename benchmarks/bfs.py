@@ -6,7 +6,7 @@ import argparse
 from unittest import mock
 
 import numpy as np
-from common import devices, median, table
+from common import beside, devices, median, table
 
 import morph
 from morph import generate
@@ -29,15 +29,13 @@ def main() -> None:
     side = options.side
     offsets, dst, _ = generate.grid(side, side).csr()
     want = np.add.outer(np.arange(side), np.arange(side)).ravel()
-    rows = []
+    rows, scipy = [], None
     try:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order
 
         m = csr_array((np.ones(len(dst)), dst, offsets), shape=(side**2, side**2))
-        seconds, _ = median(lambda: breadth_first_order(m, 0), options.repeat)
-        rows.append({"device": "SciPy", "form": "", "ms": seconds * 1e3, "levels": 2 * side - 1,
-                     "us/level": seconds * 1e6 / (2 * side - 1), "right": "yes"})  # fmt: skip
+        scipy, _ = median(lambda: breadth_first_order(m, 0), options.repeat)
     except ImportError:
         pass
     for device in devices(options.device):
@@ -45,8 +43,10 @@ def main() -> None:
         for form in ("eager", "fused"):
             seconds, found = median(lambda g=g, form=form: run(g, form == "eager"), options.repeat)
             right = bool((g.device.to_host(found.distance) == want).all())
-            row = {"device": device, "form": form, "ms": seconds * 1e3, "levels": found.levels}
-            row |= {"us/level": seconds * 1e6 / found.levels, "right": "yes" if right else "NO"}
+            row = {"side": side, "device": device, "form": form, "ms": seconds * 1e3}
+            row |= {"levels": found.levels, "us/level": seconds * 1e6 / found.levels}
+            row["SciPy ms"] = "" if scipy is None else beside(scipy, seconds)
+            row["right"] = "yes" if right else "NO"
             rows.append(row)
     table(rows)
 

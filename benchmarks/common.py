@@ -1,8 +1,9 @@
-"""Shared by the benchmarks: devices, medians, tables."""
+"""Shared by the benchmarks: devices, times, tables."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import time
@@ -31,6 +32,15 @@ def device_or_devices(choice: str) -> Any:
     return choice.split(",") if "," in choice else choice
 
 
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds of a run from idle devices to idle devices, and its result."""
+    synchronize()
+    start = time.perf_counter()
+    result = run()
+    synchronize()
+    return time.perf_counter() - start, result
+
+
 def median(run: Callable[[], Any], repeat: int = 5, warm: int = 1) -> tuple[float, Any]:
     """Median seconds of a run that ends with the device idle, and its last result."""
     result = None
@@ -38,16 +48,35 @@ def median(run: Callable[[], Any], repeat: int = 5, warm: int = 1) -> tuple[floa
         result = run()
     times = []
     for _ in range(repeat):
-        synchronize()
-        start = time.perf_counter()
-        result = run()
-        synchronize()
-        times.append(time.perf_counter() - start)
+        seconds, result = timed(run)
+        times.append(seconds)
     return statistics.median(times), result
+
+
+def best(
+    runs: dict[str, Callable[[], Any]], repeat: int, once: str = ""
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """For each run its least seconds and its last result, taken in turns after one of each.
+
+    The run named ``once`` has a single turn after its first.
+    """
+    seconds, results = dict.fromkeys(runs, math.inf), {}
+    for turn in range(repeat + 1):
+        for name, run in runs.items():
+            if name != once or turn < 2:
+                spent, results[name] = timed(run)
+                seconds[name] = min(seconds[name], spent) if turn else math.inf
+    return seconds, results
+
+
+def beside(theirs: float, ours: float) -> str:
+    """A peer's seconds as milliseconds, and how many times as long as Morph's they are."""
+    return f"{theirs * 1e3:,.4g} ({theirs / ours:.3g} x)"
 
 
 def table(rows: list[dict[str, Any]]) -> None:
     """Print rows of one shape in columns."""
+    record(rows)
     if not rows:
         return
     names = list(rows[0])
@@ -58,11 +87,21 @@ def table(rows: list[dict[str, Any]]) -> None:
         print("  ".join(c.rjust(w) for c, w in zip(t, widths, strict=True)))
 
 
+def record(rows: list[dict[str, Any]]) -> None:
+    """Give rows to `everything`, if it runs this benchmark."""
+    append(os.environ.get("BENCHMARK_ROWS"), rows)
+
+
 def append(path: str | None, rows: list[dict[str, Any]]) -> None:
     """Append rows to a file, each a line of JSON, if a path is given; `scaling` reads them."""
     if path is not None:
         with open(path, "a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.writelines(json.dumps(row, default=_plain) + "\n" for row in rows)
+
+
+def _plain(x: Any) -> Any:
+    """A number of NumPy as one of Python."""
+    return x.item() if hasattr(x, "item") else str(x)
 
 
 def _cell(x: Any) -> str:

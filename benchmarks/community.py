@@ -4,15 +4,15 @@
     python benchmarks/community.py GRAPH --queries 5000 --most 12
     python benchmarks/community.py --given medium_given.json --peer SCS --limit 60
 
-GRAPH is a file that `morph.Graph.read` takes.  Queries are random vertices; with --most their sizes
-are random, too: a largest from 4 to --most, a least from 2 to it.  --given is a file of graphs and
-queries, beside which `gen.py` lies, which makes the graphs; the minimum degrees of the results must
-be those of the file; each call has a new graph, so it includes core numbers.  Times are medians of
---repeat calls after one that is not measured.
+GRAPH is a file that `morph.io.read_graph` takes.  Queries are random vertices; with --most their
+sizes are random, too: a largest from 4 to --most, a least from 2 to it.  --given is a file of
+graphs and queries, beside which `gen.py` lies, which makes the graphs; the minimum degrees of the
+results must be those of the file; each call has a new graph, so it includes core numbers.  Times
+are medians of --repeat calls after one that is not measured.
 
 Peers get the queries of --given, and --limit seconds each: CP-SAT, if OR-tools are installed, and
-SC-BRB (Yao, Chang, PVLDB 2021), if --peer names its program, which takes the options of its README;
-the time is what it prints, without reading the graph.
+SC-BRB (Yao, Chang, PVLDB 2021; github.com/log-Mike/SCS-BB), if --peer names its program or SCS is
+on the path; the time is what it prints, without reading the graph.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -147,11 +148,22 @@ def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def together(rows: list[dict[str, Any]], device: str) -> dict[str, Any]:
+    """Seconds of all queries, and those of each peer, of the queries that it solved."""
+    ours = sum(x[device] for x in rows)
+    found: dict[str, Any] = {"queries": len(rows), "device": device, "s": ours}
+    for name in ("CP-SAT", "SC-BRB"):
+        spent = [x[name] for x in rows if isinstance(x.get(name), float)]
+        if spent:
+            found[name] = f"{len(spent)} in {sum(spent):.4g} s ({sum(spent) / ours:.3g} x)"
+    return found
+
+
 def throughput(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure many queries of one graph in one call."""
     rng, rows = np.random.default_rng(args.seed), []
     for device in devices(args.device):
-        g = morph.Graph.read(args.graph, device=device)
+        g = morph.io.read_graph(args.graph, device=device)
         q = rng.integers(0, len(g.points), args.queries)
         size: Any = tuple(args.size)
         if args.most:
@@ -178,7 +190,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, nargs=2, default=[3, 8])
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--peer")
+    parser.add_argument("--peer", default=shutil.which("SCS"), help="SC-BRB; SCS if on the path")
     parser.add_argument("--limit", type=float, default=60)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--device", default="cpu")
@@ -186,10 +198,7 @@ def main() -> None:
     rows = compare(args) if args.given else throughput(args)
     table(rows)
     if args.given:
-        for name in ("cpu", "cuda", "CP-SAT", "SC-BRB"):
-            spent = [x[name] for x in rows if isinstance(x.get(name), float)]
-            if spent:
-                print(f"{name}: {len(spent)} of {len(rows)} queries, {sum(spent):.4g} s")
+        table([together(rows, device) for device in devices(args.device)])
 
 
 if __name__ == "__main__":

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import devices, median, table
+from common import beside, devices, median, table, timed
 from peers import smallest
 
 import morph
@@ -123,9 +122,8 @@ def measure(scale: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     theirs, known = peers(whole, acyclic, source, args.without), {}
     for what, found in theirs.items():
         for name, (run, answer) in found.items():
-            start = time.perf_counter()
-            result = run()
-            known[what, name] = time.perf_counter() - start, answer(result)
+            seconds, result = timed(run)
+            known[what, name] = seconds, answer(result)
     rows = []
     for device in devices(args.device):
         g, h = whole.graph(device), acyclic.graph(device)
@@ -145,7 +143,7 @@ def measure(scale: int, args: argparse.Namespace) -> list[dict[str, Any]]:
             mine = answer(result)
             for name in ("SciPy", "igraph", "NetworKit"):
                 spent, other = known.get((what, name), (None, None))
-                row[name] = "" if spent is None else f"{spent * 1e3:,.4g} ({spent / took:,.3g} x)"
+                row[name] = "" if spent is None else beside(spent, took)
                 if spent is not None and not same(mine, other):
                     raise SystemExit(f"WRONG: {what}, {device}: {name} has another result")
             rows.append(row)

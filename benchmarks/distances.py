@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import devices, median, table
+from common import beside, devices, median, table, timed
 from inputs import Input, load
 from peers import distances
 from scipy.sparse import csgraph, csr_array
@@ -96,21 +93,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--alone", action="store_true", help="without SciPy")
     options = parser.parse_args(arguments)
     for name in options.inputs:
-        graph = load(name, Path(tempfile.gettempdir(), "morph-graphs"))
+        graph = load(name)
         print(f"{graph.name}: {graph.n:,} points, {graph.arcs:,} arcs", flush=True)
         lines, theirs = [], {}
         for device in devices(options.device):
             for case in cases(graph, device, options.sources):
                 took, found = median(case.run, options.repeat)
-                line = {"device": device, "algorithm": case.name, "ms": took * 1e3}
+                line = {"graph": graph.name, "device": device, "algorithm": case.name}
+                line["ms"] = took * 1e3
                 peers = {} if options.alone else case.peers
                 for peer, run in peers.items():
                     if (case.name, peer) not in theirs:
-                        start = time.perf_counter()
-                        answer = run()
-                        theirs[case.name, peer] = time.perf_counter() - start, answer
+                        theirs[case.name, peer] = timed(run)
                     spent, answer = theirs[case.name, peer]
-                    line[peer] = f"{spent / took:.3g} x"
+                    line[peer] = beside(spent, took)
                     if not np.allclose(case.answer(found), answer, rtol=1e-6):
                         raise SystemExit(f"{name}, {case.name}, {device}: {peer} differs")
                 lines.append(line)

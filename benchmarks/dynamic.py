@@ -23,19 +23,17 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import devices
-from inputs import Input, load
+from common import beside, devices, record, timed
+from inputs import FOLDER, Input, load
 from scipy.sparse import csgraph, csr_array
 
 import morph
-from morph.runtime.timing import synchronize
 
 KINDS = ("insert", "near", "delete", "mix")
 Batch = dict[str, Any]
@@ -147,14 +145,6 @@ class NetworKit:
         return found
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    synchronize()
-    start = time.perf_counter()
-    found = run()
-    synchronize()
-    return time.perf_counter() - start, found
-
-
 def ranked(g: morph.Graph) -> Any:
     """PageRank from the start, with the error that `DynamicPageRank` has at most."""
     return morph.pagerank(g, tolerance=1e-6 * (1 - 0.85) / 0.85)
@@ -212,7 +202,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 "affected": middle[1].affected, "decision": middle[1].decision,
                 "ms": middle[0] * 1e3,
                 **split_of([d for _, d in all_]),
-                "recompute ms": recompute * 1e3, "SciPy ms": scipy * 1e3,
+                "recompute ms": recompute * 1e3, "SciPy ms": beside(scipy, middle[0]),
             }  # fmt: skip
             points = {
                 "sssp": [(d, (d.repair_seconds or d.graph_seconds) / recompute) for _, d in all_]
@@ -224,9 +214,13 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 row[f"{name} recompute"] = recompute * 1e3
                 points[name] = [(d, t / recompute) for t, d in found[2:]]
             for way, name in enumerate(("", "bfs ")) if theirs else ():
-                row[f"NetworKit {name}ms"] = statistics.median(t[way][0] for t in theirs) * 1e3
+                ours = row[f"{name}ms"] / 1e3
+                row[f"NetworKit {name}ms"] = beside(
+                    statistics.median(t[way][0] for t in theirs), ours
+                )
                 row[f"{name}right"] = f"{sum(t[way][1] for t in theirs)}/{len(theirs)}"
             print_row(row, rows)
+            record([row])
             rows.append(row)
             row["points"] = {
                 name: [(d.affected / graph.n, x) for d, x in found if d.decision == "repaired"]
@@ -312,7 +306,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--networkit", action="store_true", help="beside NetworKit, if installed")
     parser.add_argument("--most", type=lambda x: int(float(x)), default=10_000,
                         help="edges of a batch that NetworKit is given, one call each")  # fmt: skip
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "morph-graphs")
+    parser.add_argument("--cache", type=Path, default=FOLDER)
     parser.add_argument("--plot", help="draw the crossover into this file")
     options = parser.parse_args(arguments)
     rows = []

@@ -15,14 +15,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import re
-import tempfile
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import devices, median, table
+from common import beside, devices, median, table, timed
 from inputs import load
 from scipy.sparse import coo_array, csgraph
 
@@ -58,7 +55,7 @@ def problem(name: str) -> Problem:
         left = np.arange(n)
         return with_ends((src, dst, np.ones(len(src), np.int64)), 2 * n, left, left + n, 1)
     sides = re.fullmatch(r"sides(\d+)", name)
-    graph = load(f"grid{sides[1]}" if sides else name, Path(tempfile.gettempdir(), "morph-graphs"))
+    graph = load(f"grid{sides[1]}" if sides else name)
     edges, n = (graph.src, graph.dst, graph.weight.astype(np.int64)), graph.n
     if sides:
         side = int(sides[1])
@@ -94,11 +91,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     lines = []
     for name in options.inputs:
-        given, theirs = problem(name), {}
-        for peer, run in peers(given).items():
-            start = time.perf_counter()
-            value = run()
-            theirs[peer] = time.perf_counter() - start, value
+        given = problem(name)
+        theirs = {peer: timed(run) for peer, run in peers(given).items()}
         for device in devices(options.device):
             ends, weight = (given.src, given.dst), given.capacity
             g = morph.Graph.from_edges(*ends, weight=weight, n=given.n, device=device)
@@ -108,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
             line = {"input": name, "edges": len(weight), "value": found.value, "device": device}
             line["ms"] = took * 1e3
             for peer, (spent, value) in theirs.items():
-                line[peer] = f"{spent / took:.3g} x"
+                line[peer] = beside(spent, took)
                 if value != found.value:
                     raise SystemExit(f"{name}, {device}: {found.value}, but {peer}'s is {value}")
             lines.append(line)

@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import devices, table
-from inputs import Input, load
+from common import beside, devices, table, timed
+from inputs import FOLDER, Input, load
 from peers import PEERS, Way, answer_of, installed, same, version
 from ratios import plot
 
@@ -35,7 +33,6 @@ from morph.algorithms.registration import Algorithm, Benchmark
 from morph.algorithms.registry import ROWS
 from morph.prelude import bool_
 from morph.runtime.threads import get_num_threads as threads
-from morph.runtime.timing import synchronize
 
 PATIENCE = 2.0  # seconds; what takes longer is run once
 
@@ -97,7 +94,7 @@ def step_seconds(device: str, count: int = 1000) -> float:
     g.points.add("seen", bool_)
     # on a GPU all blocks meet after a step; on a CPU one thread alone could do without
     g.points.extend(1 if g.device.kind == "cpu" else 1 << 16)
-    return min(seconds(lambda: steps(g, count)) for _ in range(7)) / count
+    return min(timed(lambda: steps(g, count))[0] for _ in range(7)) / count
 
 
 def bandwidth(device: str) -> float:
@@ -115,37 +112,31 @@ def bandwidth(device: str) -> float:
             else:  # NumPy copies without holding its lock
                 list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
 
-        return 2 * size / min(seconds(copy) for _ in range(7))
+        return 2 * size / min(timed(copy)[0] for _ in range(7))
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    """Of one run, from an idle device to an idle device."""
-    synchronize()
-    start = time.perf_counter()
-    run()
-    synchronize()
-    return time.perf_counter() - start
-
-
-def timed(run: Callable[[int], Any], sources: list[Any], repeat: int) -> tuple[float, list[Any]]:
+def times_of(run: Callable[[int], Any], sources: list[Any], repeat: int) -> tuple[float, list[Any]]:
     """Median seconds and all results; of one source, the median of repeated runs."""
-    if seconds(lambda: run(sources[0])) > PATIENCE:  # which fills caches
+    first, result = timed(lambda: run(sources[0]))  # which fills caches
+    if first > PATIENCE:
         repeat = 1
+        if len(sources) == 1:
+            return first, [result]
     times, found = [], []
     for source in sources:
         for last in range(repeat if len(sources) == 1 else 1)[::-1]:
-            kept: list[Any] = []
-            times.append(seconds(lambda: kept.append(run(source))))
+            seconds, result = timed(lambda: run(source))
+            times.append(seconds)
             if last == 0:
-                found += kept
+                found.append(result)
     return statistics.median(times), found
 
 
 def fastest(ways: list[Way], sources: list[int], repeat: int) -> tuple[float, list[Any]]:
-    """As `timed`, of the best way, with answers in place of results."""
+    """As `times_of`, of the best way, with answers in place of results."""
     best: tuple[float, list[Any]] | None = None
     for way in ways:
-        took, found = timed(way.run, sources, repeat)
+        took, found = times_of(way.run, sources, repeat)
         if best is None or took < best[0]:
             best = took, [way.answer(f) for f in found]
     assert best is not None
@@ -171,7 +162,7 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
             for device, whole in graphs.items():
                 g = case.row.suited(whole)
                 case.solve(g, sources[0])  # compiles, which is no run that takes long
-                took, found = timed(lambda s: case.solve(g, s), sources, options.repeat)
+                took, found = times_of(lambda s: case.solve(g, s), sources, options.repeat)
                 if graph.arcs <= options.validate * 1e6:
                     case.check(g, found[0], sources[0])
                 truth = [comparable(one) for one in found]
@@ -222,7 +213,7 @@ def row(r: Result, names: list[str], speed: float, step: float) -> dict[str, Any
     }
     for name in names:
         took, right = r.peers.get(name, (None, True))
-        text = "" if took is None else f"{took * 1e3:,.4g} ({took / r.seconds:.2g} x)"
+        text = "" if took is None else beside(took, r.seconds)
         out[f"{name} ms"] = text if right else text + " WRONG"
     out["M arcs/s"] = f"{r.arcs / r.seconds / 1e6:,.4g}"
     out["levels"] = "" if r.levels is None else r.levels
@@ -246,8 +237,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sources", type=int, default=0, help="random sources, beside source 0")
     parser.add_argument("--validate", type=float, default=1e9, metavar="M",
                         help="only graphs of at most so many million arcs")  # fmt: skip
-    parser.add_argument("--cache", type=Path, metavar="FOLDER",
-                        default=Path(tempfile.gettempdir(), "morph-graphs"))  # fmt: skip
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", default=FOLDER)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios")
     options = parser.parse_args(arguments)
     names = installed(options.peers, options.slow, "cuda" in devices(options.device))

@@ -5,12 +5,16 @@ of the largest degree; ``uniform24``: 2**24 points, two edges drawn for each; ``
 2000 points.  Weights are 1 to 255.  Any other name is the path of a graph file, with its own
 weights; one without gets weights 1 to 1000 hashed from the ends.  Each edge has both arcs, once;
 no loops.
+
+    python benchmarks/inputs.py rmat18 grid1000    # makes graphs in advance
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +27,7 @@ from morph.io import read_edges
 
 Array = NDArray[np.generic]
 WEIGHTS = (1, 255)
+FOLDER = Path(tempfile.gettempdir(), "morph-graphs")
 MAKERS = {
     "rmat": lambda size: generate.rmat(size, weight=WEIGHTS),
     "uniform": lambda size: generate.uniform(1 << size, 2 << size, weight=WEIGHTS),
@@ -72,7 +77,7 @@ class Input:
         return Graph.from_csr(self.offsets, self.dst, self.weight, symmetric=True, device=device)
 
 
-def load(name: str, folder: Path) -> Input:
+def load(name: str, folder: Path = FOLDER) -> Input:
     """Make a graph, or take it from the folder, or read a file."""
     found = re.fullmatch(rf"({'|'.join(MAKERS)})(\d+)", name)
     if not found:
@@ -107,3 +112,8 @@ def _read(path: str) -> Input:
     kept[1:] &= (src[1:] != src[:-1]) | (dst[1:] != dst[:-1])
     offsets = np.searchsorted(src[kept], np.arange(edges.n + 1))
     return Input(Path(path).name.partition(".")[0], offsets, dst[kept], weight[kept])
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        load(name)

@@ -11,11 +11,10 @@ source has a neighbour whose distance is less by one (SSSP: by the weight of the
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 import numpy as np
-from common import synchronize, table
+from common import table, timed
 
 import morph
 from morph import generate
@@ -76,15 +75,6 @@ def checked(parts: Any, distance: Any, source: int, weighted: bool) -> tuple[int
     else:
         morph.foreach(parts.points, check_levels, source, counts)
     return int(counts.wrong), int(counts.reached), int(counts.arcs)
-
-
-def timed(run: Any) -> tuple[float, Any]:
-    """Seconds of a run that ends with all devices idle, and its result."""
-    synchronize()
-    start = time.perf_counter()
-    result = run()
-    synchronize()
-    return time.perf_counter() - start, result
 
 
 def estimate(scale: int, devices: list[str], weighted: bool) -> list[dict[str, Any]]:

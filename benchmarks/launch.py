@@ -1,6 +1,6 @@
 """Overheads: import, first compilation, compilation from the cache, a launch.
 
-With ``--tour``: the time and processor time of a process that calls 47 public functions once, with
+With ``--tour``: the time and processor time of a process that calls the public functions once, with
 an empty cache of kernels ("cold") and with a full one ("warm").
 """
 
@@ -84,7 +84,7 @@ def launch(device: str) -> float:
 
 
 def tour(device: str) -> list[Callable[[], object]]:
-    """Calls of 47 public functions, on small inputs."""
+    """Calls of the public functions, on small inputs."""
     rng = np.random.default_rng(0)
     ends = np.sort(rng.integers(0, 40, (2, 200)), axis=0)
     ends = ends[:, ends[0] < ends[1]]  # without cycles
@@ -134,7 +134,7 @@ def tour(device: str) -> list[Callable[[], object]]:
 
 def tour_seconds(device: str) -> dict[str, object]:
     """Time the tour in two new processes: seconds, and processor seconds with its compilers."""
-    row: dict[str, object] = {"device": device}
+    row: dict[str, object] = {"device": device, "calls": len(tour("cpu"))}
     with tempfile.TemporaryDirectory() as cache:
         env = {**os.environ, "MORPH_CACHE": cache, "MORPH_OPTIMIZE": "auto"}
         for name in ("cold", "warm"):

@@ -37,6 +37,7 @@ PROGRAMS = {
     "segments exterior intersections": None,
     "morph/algorithms/community/community candidates search nodes reduction greedy roots lists one "
     "tasks neighbourhood": None,
+    "morph/algorithms/graph/betweenness_batch": None,
     "morph/algorithms/graph/betweenness_weighted": None,
     "morph/algorithms/graph/many_sources": None,
     "morph/algorithms/graph/path": None,

@@ -11,29 +11,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 
 import numpy as np
-from common import devices, table
+from common import best, devices, table
 from scipy.interpolate import LinearNDInterpolator
 from scipy.spatial import Delaunay
 
 import morph
-from morph.runtime.timing import synchronize
-
-
-def best(runs, repeat):
-    """For each run its least seconds and its last result, taken in turns after one of each."""
-    seconds, results = {name: np.inf for name in runs}, {}
-    for turn in range(repeat + 1):
-        for name, run in runs.items():
-            synchronize()
-            start = time.perf_counter()
-            results[name] = run()
-            synchronize()
-            if turn:
-                seconds[name] = min(seconds[name], time.perf_counter() - start)
-    return seconds, results
 
 
 def differing(mesh, found, tri, theirs):

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from common import append, median, synchronize
+from common import append, median, record, timed
 
 import morph
 from morph import generate
@@ -142,16 +141,9 @@ def on_host(values: Any) -> np.ndarray:
     return values.get() if hasattr(values, "get") else np.asarray(values)
 
 
-def timed(program: Any, prepare: Callable[[], tuple[Any, ...]], repeat: int) -> float:
+def alone(program: Any, prepare: Callable[[], tuple[Any, ...]], repeat: int) -> float:
     """Median seconds of the program alone: its arguments are made before."""
-    times = []
-    for _ in range(repeat + 1):
-        arguments = prepare()
-        synchronize()
-        start = time.perf_counter()
-        program(*arguments)
-        synchronize()
-        times.append(time.perf_counter() - start)
+    times = [timed(partial(program, *prepare()))[0] for _ in range(repeat + 1)]
     return statistics.median(times[1:])
 
 
@@ -160,7 +152,7 @@ def row(name: str, one: Any, parts: Any, program: Any, prepare: Any, column: str
     seconds, wanted = one
     times, equal = [], True
     for run in (program,) if o.no_steps else (program, program.eager):
-        times.append(timed(run, partial(prepare, parts), o.repeat))
+        times.append(alone(run, partial(prepare, parts), o.repeat))
         found = host(getattr(parts.points, column))
         equal = equal and np.allclose(found, wanted, rtol=1e-12, atol=0)
     return {
@@ -185,6 +177,7 @@ def call(name: str, one: Any, parts: Any, run: Any, repeat: int) -> dict[str, An
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the last row, after the names of the columns if it is the first."""
+    record(rows[-1:])
     for values in ([rows[0]] if len(rows) == 1 else []), [rows[-1].values()]:
         for name, *others in values:
             cells = (f"{x:,.4g}" if isinstance(x, float) else str(x) for x in others)
@@ -278,11 +271,7 @@ def changed(g: Any, size: int, source: int, repeat: int) -> tuple[float, np.ndar
         ends = rng.integers(0, len(g.points), (2, size))
         weight = rng.integers(1, 256, size).astype(np.int32)
         for batch in ({"inserts": (*ends, weight)}, {"deletes": tuple(ends[:, : size // 2])}):
-            synchronize()
-            start = time.perf_counter()
-            paths.apply(**batch)
-            synchronize()
-            times.append(time.perf_counter() - start)
+            times.append(timed(partial(paths.apply, **batch))[0])
             print(f"DynamicSSSP, batch {k}, {size} changes: {times[-1] * 1e3:.2f} ms", flush=True)
     return statistics.median(times[2:]), on_host(paths.distance).copy()
 
@@ -290,9 +279,8 @@ def changed(g: Any, size: int, source: int, repeat: int) -> tuple[float, np.ndar
 def row_of_changes(g: Any, devices: list[str], size: int, source: int, o: Any) -> dict[str, Any]:
     """Time batches of changes on one device and on parts."""
     seconds, wanted = changed(g.copy(), size, source, o.repeat)
-    start = time.perf_counter()
-    parts = morph.partition(g, devices, by=o.by)
-    print(f"parts made in {time.perf_counter() - start:.2f} s", flush=True)
+    spent, parts = timed(lambda: morph.partition(g, devices, by=o.by))
+    print(f"parts made in {spent:.2f} s", flush=True)
     several, found = changed(parts, size, source, o.repeat)
     return {
         "program": f"DynamicSSSP, {size:,}", "one ms": seconds * 1e3, "parts ms": several * 1e3,
@@ -306,7 +294,7 @@ def on_one(g: Any, programs: Any, calls: Any, first: str, repeat: int) -> dict[s
     found = {}
     for name, (program, prepare, column) in programs.items():
         x = ring([first])[0] if program is rounds else g
-        seconds = timed(program, partial(prepare, x), repeat)
+        seconds = alone(program, partial(prepare, x), repeat)
         found[name] = seconds, host(getattr(x.points, column)).copy()
     for name, run in calls.items():
         seconds, result = median(lambda run=run: run(g), repeat, WARM)
@@ -329,10 +317,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", help="file to append rows for scaling.py to")
     o = parser.parse_args(arguments)
     first = o.devices[0].split(",")[0]
-    start = time.perf_counter()
-    g = generate.rmat(o.scale, 16, permute=o.permute, weight=(1, 255), device=first)
-    synchronize()
-    print(f"{len(g.edges):,} arcs made on {first} in {time.perf_counter() - start:.2f} s")
+    draw = partial(generate.rmat, o.scale, 16, permute=o.permute, weight=(1, 255), device=first)
+    spent, g = timed(draw)
+    print(f"{len(g.edges):,} arcs made on {first} in {spent:.2f} s")
     g.points.add("length", i32)  # no names of columns of the library, which it would set aside
     for name in ("score", "given"):
         g.points.add(name, f64)

@@ -28,6 +28,7 @@ WEIGHTED = f"{BETWEENNESS}, weighted"
 EDGES = f"edge_betweenness, {SAMPLED} sources"
 JOHNSON = f"johnson, {SAMPLED} sources"
 PREDECESSORS = "sssp, predecessors"
+HEAVY = "matching, weighted"
 APPROXIMATE = "densest_subgraph, approximate"
 
 
@@ -269,8 +270,8 @@ def networkit(graph: Input) -> Tasks:
         "leiden": [  # other communities
             Way(lambda _: package.community.ParallelLeiden(weighted).run(), lambda _: None)
         ],
-        "matching": [  # another one
-            Way(lambda _: package.matching.SuitorMatcher(weighted).run(), lambda _: None),
+        HEAVY: [  # another one if weights are equal; the default is for rows sorted by weight
+            Way(lambda _: package.matching.SuitorMatcher(weighted, False).run(), lambda _: None),
             Way(lambda _: package.matching.PathGrowingMatcher(weighted).run(), lambda _: None),
         ],
         "maximal_independent_set": [  # another set

@@ -42,11 +42,9 @@ def reader(name: str) -> Callable[[str], Any]:
 
         for library in LIBRARIES:
             library.load()  # compiled before
-        return (
-            partial(read_node, keep=True)
-            if function == "read_node"
-            else getattr(morph.io, function)
-        )
+        if function == "read_node":
+            return partial(read_node, keep=True)
+        return getattr(morph.io, function)  # of lazy attributes, so not in vars()
     if module == "np":
         return {
             "loadtxt": partial(np.loadtxt, skiprows=1),

@@ -140,8 +140,8 @@ def main() -> None:
             for r in rows:
                 r["size"] = r["out"] / rows[0]["out"]
                 r["ratio"] = rows[0]["all s"] / r.get("loop s", r["run s"])
-            print(f"{len(mesh.triangles):,} triangles, {angle:g} degrees")
-            table([{**dict.fromkeys(rows[-1], ""), **r} for r in rows])
+            given = {"triangles": len(mesh.triangles), "degrees": f"{angle:g}"}
+            table([{**given, **dict.fromkeys(rows[-1], ""), **r} for r in rows])
 
 
 if __name__ == "__main__":

@@ -121,13 +121,14 @@ def measure(formula: morph.Formula, seed: int, device: str, limit: float) -> dic
     start = time.perf_counter()
     found = survey.solve(formula, seed, time=limit, device=device_or_devices(device))
     spent = time.perf_counter() - start
-    if found.model is not None and not satisfied(formula, found.model).all():
+    solved = found.status == "SATISFIABLE"  # otherwise the model is the best one found
+    if solved and not satisfied(formula, found.model).all():
         raise SystemExit("WRONG: the model does not satisfy the formula")
     phases = found.seconds
     parts = (BELIEFS, SEARCH, CHECK)
     beliefs, search, check = (sum(phases.get(p, 0.0) for p in part) for part in parts)
     return {
-        "solved": found.status == "SATISFIABLE", "all s": spent,
+        "solved": solved, "all s": spent,
         "SP s": sum(phases.values()) - beliefs - search - check,
         "sweeps s": phases.get("sweeps", 0.0), "BP s": beliefs, "search s": search,
         "check s": check, "sweeps": sum(r.sweeps for r in found.rounds),

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import devices, median, table
+from common import beside, devices, median, table
 
 import morph
 from morph.algorithms.triangulation.delaunay import delaunay_tables
@@ -79,7 +79,7 @@ def main() -> None:
     inputs["random"] = (random_graph(int(o.n), int(o.s)), True)
     rows = []
     for name, (graph, hull) in inputs.items():
-        peer, theirs = "", ""
+        peer, theirs = None, ""
         if triangle is not None:
             given = {"vertices": graph.points, "segments": graph.segments}
             if len(graph.holes):
@@ -95,8 +95,8 @@ def main() -> None:
             rows.append({"input": name, "points": len(graph.points),
                          "segments": len(graph.segments), "device": device, "all s": whole,
                          **{f"{what} s": t for what, t in part.items()},
-                         "triangles": len(mesh.triangles), "Triangle s": peer,
-                         "its triangles": theirs})  # fmt: skip
+                         "triangles": len(mesh.triangles), "its triangles": theirs,
+                         "Triangle ms": "" if peer is None else beside(peer, whole)})  # fmt: skip
     table(rows)
 
 

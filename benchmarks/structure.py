@@ -1,6 +1,6 @@
 """Measure the structure of the source tree: sizes, import cycles, long functions, glossary words.
 
-    python benchmarks/structure.py [--root DIR] [--glossary FILE] [--json]
+    python benchmarks/structure.py --root DIR --glossary FILE --json
 
 Imports inside functions and under TYPE_CHECKING count.  The glossary is a Markdown file with a
 table `| now | standard term |` of names; without it words are not counted.  Complexity and

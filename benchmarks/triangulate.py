@@ -8,14 +8,12 @@ The peers' triangulations must be the same; --check validates meshes exactly.
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
-from common import devices, table
+from common import beside, best, devices, table
 
 import morph
 from morph.algorithms.triangulation.delaunay import delaunay_tables
-from morph.runtime.timing import synchronize
 
 try:
     import triangle
@@ -25,22 +23,6 @@ try:
     from scipy.spatial import Delaunay
 except ImportError:
     Delaunay = None
-
-
-def best(runs, repeat):
-    """For each run its least seconds and its last result, taken in turns after one of each."""
-    seconds, results = {name: np.inf for name in runs}, {}
-    for turn in range(repeat + 1):
-        for name, run in runs.items():
-            if name == "SciPy, 1 core" and turn > 1:
-                continue  # an hour for 10 M points
-            synchronize()
-            start = time.perf_counter()
-            results[name] = run()
-            synchronize()
-            if turn:
-                seconds[name] = min(seconds[name], time.perf_counter() - start)
-    return seconds, results
 
 
 def same(triangles, others):
@@ -73,7 +55,7 @@ def main() -> None:
             held = morph.device(device).asarray(points)
             runs[device] = lambda p=held, d=device: delaunay_tables(p, d)
             runs[f"{device}, all"] = lambda p=points, d=device: morph.triangulate(p, device=d)
-        seconds, results = best(runs, o.repeat)
+        seconds, results = best(runs, o.repeat, once="SciPy, 1 core")  # an hour for 10 M points
         found = {}
         if "Triangle, 1 core" in results:
             found["Triangle"] = results["Triangle, 1 core"]["triangles"]
@@ -95,7 +77,7 @@ def main() -> None:
             run = seconds[device]
             row = {"what": device, "points": n, "run s": run, "all s": seconds[f"{device}, all"]}
             row |= {"triangles": len(mesh.triangles), "ns a point": run / n * 1e9}
-            row |= {f"{name.split(',')[0]} / run": seconds[name] / run for name in peers}
+            row |= {name: beside(seconds[name], run) for name in peers}
             rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
     table([{**dict.fromkeys(names, ""), **row} for row in rows])

@@ -254,7 +254,9 @@ ROWS = (
         ),
         weights="numbers",
         examples=({}, {"weighted": True, "seed": 7}),
-        benchmarks=(Benchmark(4, 2 * 8 + 4),),
+        benchmarks=(
+            Benchmark(4, 2 * 8 + 4), Benchmark(4 + 8, 2 * 8 + 4, ", weighted", {"weighted": True}),
+        ),
     ),
     Algorithm(
         "colouring", "graph.colouring:colouring",

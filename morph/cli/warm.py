@@ -265,7 +265,7 @@ def _in_parallel(
 
 @contextmanager
 def _workers(count: int) -> Iterator[Pool]:
-    """Start processes, which the block's end ends with their compilers; Ctrl-C is the caller's.
+    """Start processes, and end them with their compilers; only this process handles Ctrl-C.
 
     The terminal sends the signal of Ctrl-C to all processes, and a worker that it ended at once
     would leave compilers running and files half written.
@@ -300,6 +300,7 @@ def _terminate_worker(*_: Any) -> None:
 
 def _exit_worker() -> None:
     """End a worker without the finalization of the interpreter, which takes 0.1 s."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the pool, which ends workers that end, too
     atexit._run_exitfuncs()
     os._exit(0)
 

@@ -53,7 +53,7 @@ class TemporaryColumns:
     ----------
     table : Table
     specs : mapping of str to (dtype, fill)
-        By column name.
+        By column name.  With the fill None a new column is zero, and later uses keep its contents.
     """
 
     def __init__(self, table: TableLike, specs: Mapping[str, tuple[Any, Any]]) -> None:
@@ -91,7 +91,8 @@ class TemporaryColumns:
     def writes(self) -> list[tuple[Any, Any]]:
         """The writes, for `Device.put`, that set the columns to their fills."""
         first, last = self.table.span()
-        return [(self.columns[name].array[first:last], f) for name, (_, f) in self.specs.items()]
+        fills = ((name, f) for name, (_, f) in self.specs.items() if f is not None)
+        return [(self.columns[name].array[first:last], f) for name, f in fills]
 
     def add(self) -> None:
         """Allocate the columns."""

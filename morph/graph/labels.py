@@ -4,8 +4,8 @@ Labels are Python objects on the host.  A column of points, ``label_index``, has
 each point's label in the list of labels, so that labels are preserved by all operations on columns:
 copies, compaction, deletion, and recycling of ids.
 
-Arguments and answers name points by labels if points have labels.  In arguments an integer is an
-id, unless a label is a number: then numbers are labels.  So every answer is a valid argument.
+Arguments and results name points by labels if points have labels.  In arguments an integer is an
+id, unless a label is a number: then numbers are labels, so that results are valid arguments.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ class Labelled:
         Parameters
         ----------
         vertices : int, array of int, or list or tuple of these
-            Ids, on any device: values of ``predecessor``, or ``selected.nonzero()[0]``.  Vertices
-            that algorithms list have labels already.
+            Ids, on any device, such as ``selected.nonzero()[0]``.  Vertices that algorithms list
+            have labels already; for ``predecessor`` and ``partner`` see `by_label`.
 
         Returns
         -------
@@ -236,6 +236,10 @@ class Labelled:
         with self.device.active():
             at = self.device.asarray(ids.astype(np.int64))
             src, dst = (getattr(self.edges, name)[at] for name in ENDS)
+        if self.edges.deletes:
+            dead = ids[~np.asarray(self.device.to_host(self.edges.alive))[ids]]
+            if dead.size:
+                raise IndexError(f"edge {dead[0]} was deleted")
         if (found := self.lookup()) is None:
             return src, dst
         src, dst = (found.names(np.asarray(self.device.to_host(a))) for a in (src, dst))

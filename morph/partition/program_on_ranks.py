@@ -46,7 +46,7 @@ class ProgramOnRanks(PersistentProgram):
         self.staged: dict[tuple[str, str], Array] = {}  # what is sent, or received from mirrors
         self.places: dict[tuple[str, str], int] = {}  # their addresses
         self.steps = dict(self._crossings())
-        self.known: dict[int, tuple[Pieces, Pieces]] = {}  # by crossing, rows to send and to set
+        self.known: dict[int, Callable[[], None]] = {}  # by crossing: sends and sets rows
         self.crossing = 0  # the number of the latest crossing
         self.failed = False  # whether items of any part have failed at the latest crossing
 
@@ -108,12 +108,15 @@ class ProgramOnRanks(PersistentProgram):
             raise PartError("the ranks are at different places of a program")
         if self.failed or (step := self.steps.get(number)) is None:
             return
-        if isinstance(step, Box):
-            found = self._messages(graph, step, words[:, OWN_VALUES:][:, : len(words)])
-        else:
-            found = self.known[number] = self.known.get(number) or self._rows(graph, step)
+        transport: Any = graph.transport  # of ranks
+        if not isinstance(step, Box):
+            if number not in self.known:
+                rows = self._rows(graph, step)
+                self.known[number] = transport.repeated(*rows, self.gpus, self.device)
+            self.known[number]()
+            return
+        found = self._messages(graph, step, words[:, OWN_VALUES:][:, : len(words)])
         if found is not None:
-            transport: Any = graph.transport  # of ranks
             transport.move(*found, self.gpus, self.device)
 
     def _has_failed(self, full: Sequence[bool]) -> bool:

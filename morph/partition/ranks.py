@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 
@@ -34,6 +35,8 @@ KEPT = 64  # operations that are remembered, to name the first that differs
 RECORD = 512  # bytes that each rank sends when values are gathered; longer values follow
 HEAD = 24  # of these: the number of operations, their checksum, the length of the value
 SPINNING = 1e-3  # seconds of waiting until a rank yields its processor
+CROWDED = 1e-4  # the same, if a machine has more ranks than processors; then it sleeps
+PAUSE = 2e-5  # seconds of such a sleep
 REDUCTIONS = {"add": "SUM", "min": "MIN", "max": "MAX", "or": "BOR", "and": "BAND"}
 END = "the end of the script"
 _yield = getattr(os, "sched_yield", partial(time.sleep, 0))
@@ -124,7 +127,7 @@ class Ranks:
             [_joined([a.reshape(-1).view(np.uint8) for a in arrays]), sent @ width],
             [data, received @ width],
         )
-        _complete(request)
+        self._operations.complete(request)
         pieces = iter(np.split(data, np.cumsum(received * width)[:-1]))
         return [
             [_aligned(next(pieces), a.dtype).reshape(-1, *a.shape[1:]) for a in like]
@@ -156,11 +159,22 @@ class Ranks:
             if place is not a:
                 copies.append((a, place))
         requests += [self.comm.Isend(_bytes(to_host(a)), k) for k, a in sent]
-        for request in requests:
-            _complete(request)
+        self._operations.complete(*requests)
         with here.active():
             for a, place in copies:
                 a[...] = here.asarray(place)
+
+    def repeated(
+        self, sent: Moved, received: Moved, gpus: Sequence[int], here: Device
+    ) -> Callable[[], None]:
+        """Return a function that moves arrays as `move` does, each time with their contents then.
+
+        Arrays of the host get requests that MPI starts again at each call.
+        """
+        if any([not is_host(a) or not a.flags.c_contiguous for _, a in (*sent, *received)]):
+            return lambda: self.move(sent, received, gpus, here)
+        requests = Requests(self._operations, sent, received)
+        return lambda: self._operations.wait(requests.run)
 
     def all_reduce(self, array: HostArray, op: str) -> None:
         """Combine arrays of one shape and type of all ranks, in place; ``op`` as in `Routes`."""
@@ -169,7 +183,7 @@ class Ranks:
     def _all_reduce(self, array: HostArray, op: str) -> None:
         mpi, flat = _mpi(), np.ascontiguousarray(array)
         operation = getattr(mpi, REDUCTIONS[op])
-        _complete(self.comm.Iallreduce(mpi.IN_PLACE, flat, operation))
+        self._operations.complete(self.comm.Iallreduce(mpi.IN_PLACE, flat, operation))
         if flat is not array:
             array[...] = flat
 
@@ -178,20 +192,27 @@ class Ranks:
         return self._operations.gather(values[self.rank])
 
 
-def _complete(request: Any) -> None:
-    """Wait until a request is complete.
+class Requests:
+    """Persistent requests of MPI, which send and receive the same arrays of the host repeatedly.
 
-    MPI's own wait does not leave the processor to other processes, for example to a rank that this
-    one waits for, if there are more processes than processors.
+    Parameters
+    ----------
+    operations : Operations
+    sent, received : sequence of (int, array)
+        As in `Ranks.move`; all contiguous.
     """
-    until = time.perf_counter() + SPINNING
-    try:
-        while not request.Test():
-            if time.perf_counter() > until:
-                _yield()
-    except BaseException:  # of a signal handler: MPI may still write to the arrays
-        request.Wait()
-        raise
+
+    def __init__(self, operations: Operations, sent: Moved, received: Moved) -> None:
+        self._operations = operations
+        self._requests = [operations.comm.Recv_init(_bytes(a), k) for k, a in received]
+        self._requests += [operations.comm.Send_init(_bytes(a), k) for k, a in sent]
+        operations.keep(self, self._requests)
+
+    def run(self) -> None:
+        """Send and receive all arrays."""
+        if self._requests:
+            _mpi().Prequest.Startall(self._requests)
+            self._operations.complete(*self._requests)
 
 
 def _bytes(a: HostArray) -> HostArray:
@@ -245,12 +266,28 @@ class Operations:
         self._ended = False  # whether they do only at the end of the script
         self._process = os.getpid()
         self._nccl: dict[tuple[int, ...], Nccl | None] = {}
+        self._requests: list[tuple[ref[Requests], list[Any]]] = []
         # the buffers that `_gather` sends and receives, and views of these
         self._record, self._records = (np.zeros(n, np.uint8) for n in (RECORD, (comm.size, RECORD)))
         self._head = self._record[:HEAD].view(np.int64)
         self._bytes = self._records.reshape(-1).data
         self._starts = range(0, comm.size * RECORD, RECORD)
-        self.network = len(set(comm.allgather(platform.node()))) > 1
+        nodes = comm.allgather(platform.node())
+        self.network = len(set(nodes)) > 1
+        self._spinning, self._pause = SPINNING, _yield
+        if nodes.count(nodes[comm.rank]) > (os.cpu_count() or 1):
+            self._spinning, self._pause = CROWDED, partial(time.sleep, PAUSE)
+
+    def keep(self, owner: Requests, requests: list[Any]) -> None:
+        """Free the requests of owners that no longer exist; remember those of a new one."""
+        kept = [(ref(owner), requests)]
+        for of, some in self._requests:
+            if of() is None:
+                for request in some:
+                    request.Free()
+            else:
+                kept.append((of, some))
+        self._requests = kept
 
     def nccl(self, numbers: tuple[int, ...], gpu: Device) -> Nccl | None:
         """Connect the GPUs of all ranks, whose numbers are given, at the first call."""
@@ -274,6 +311,21 @@ class Operations:
         finally:
             self.waiting = None
 
+    def complete(self, *requests: Any) -> None:
+        """Wait until requests of MPI are complete.
+
+        MPI's own wait does not leave the processor to other processes, for example to a rank that
+        this one waits for, if there are more processes than processors.
+        """
+        test, until = _mpi().Request.Testall, time.perf_counter() + self._spinning
+        try:
+            while not test(requests):
+                if time.perf_counter() > until:
+                    self._pause()
+        except BaseException:  # of a signal handler: MPI may still write to the arrays
+            _mpi().Request.Waitall(requests)
+            raise
+
     def gather(self, value: Any) -> list[Any]:
         """Return to all ranks the value of each rank.
 
@@ -295,7 +347,7 @@ class Operations:
         self._head[:] = self._count, self._checksum, len(data)
         if len(data) <= short:
             self._record[HEAD : HEAD + len(data)] = np.frombuffer(data, np.uint8)
-        _complete(self.comm.Iallgather(self._record, self._records))
+        self.complete(self.comm.Iallgather(self._record, self._records))
         heads = self._records[:, :HEAD].view(np.int64).tolist()
         own = heads[self.rank][:2]
         if any([head[:2] != own for head in heads]):

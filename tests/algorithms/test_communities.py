@@ -97,7 +97,7 @@ def test_louvain_and_leiden(target, edges, directed, resolution, kind):
 
 def refined(g, resolution, seed):
     """The communities after moves, their parts, and the weight of each part."""
-    rows, pairs = communities.rows_of_graph(g, **louvain.COLUMNS, **louvain.REFINING)
+    rows = communities.rows_of_graph(g, louvain.COLUMNS | louvain.REFINING)
     points, n = rows.graph.points, len(g.points)
     points.label.array[:n] = g.device.xp.arange(n)
     whole = max(int(points.strength.array[:n].sum()), 1)
@@ -106,7 +106,9 @@ def refined(g, resolution, seed):
     louvain.improve(*rows, morph.Set(points), u64(seed), weight, now)
     leiden.refine(*rows, u64(seed), weight.factor, now)
     found = (host(points.columns[x].array[:n]) for x in ("community", "label", "total", "strength"))
-    return *map(np.array, found), pairs, whole
+    offsets, edges = host(rows.graph.adjacency("out")[0]), rows.graph.edges
+    arcs = np.repeat(np.arange(n), np.diff(offsets)), host(edges.dst[:]), host(edges.weight[:])
+    return *map(np.array, found), *arcs, whole
 
 
 @tries(20)
@@ -116,12 +118,12 @@ def test_parts_of_communities(target, edges, resolution, seed):
     n, src, dst, w = edges
     g = morph.Graph.from_edges(src, dst, weight=w, n=n, device=target)
     runs = everywhere(target, lambda: refined(g, resolution, seed))
-    community, label, total, strength, pairs, whole = runs[0]
+    community, label, total, strength, *arcs, whole = runs[0]
     assert all(np.array_equal(a, b) for run in runs[1:] for a, b in zip(run, runs[0], strict=False))
     graph = nx.Graph()
     graph.add_nodes_from(range(n))
-    ends = (host(x).tolist() for x in pairs)
-    graph.add_weighted_edges_from((a, b, x) for a, b, x in zip(*ends, strict=True) if x)
+    ends = (x.tolist() for x in arcs)
+    graph.add_weighted_edges_from((a, b, x) for a, b, x in zip(*ends, strict=True) if a < b and x)
     assert (label != np.arange(n)).any() or len(set(community)) == n
     whole_communities = np.array_equal(label, community)
     for part in set(label.tolist()):
@@ -135,13 +137,51 @@ def test_parts_of_communities(target, edges, resolution, seed):
         assert len(members) == 1 or gain > 0 or whole_communities
 
 
+def test_arcs_of_different_weights(target):
+    """Of two arcs between the same vertices, the weight of the one from the smaller id counts."""
+    g = morph.Graph.from_edges(
+        [0, 1, 2], [1, 2, 3], weight=[5, 1, 5], directed=False, device=target
+    )
+    for weight in ([5, 1, 5, 5, 1, 5], [5, 1, 9, 5, 0, 7]):
+        g.edges.weight[:] = weight
+        rows = communities.rows_of_graph(g, {})
+        arcs = zip(host(rows.graph.edges.src[:]), host(rows.graph.edges.dst[:]), strict=True)
+        found = dict(zip(arcs, host(rows.graph.edges.weight[:]).tolist(), strict=True))
+        assert found == {(0, 1): 5, (1, 0): 5, (1, 2): 1, (2, 1): 1, (2, 3): 5, (3, 2): 5}
+        assert host(rows.graph.points.strength[:]).tolist() == [5, 6, 6, 5]
+
+
+@tries(20)
+@given(edge_lists(most=16), st.integers(1, 5), st.booleans())
+def test_merged_groups(target, edges, count, directed):
+    n, src, dst, w = edges
+    g = morph.Graph.from_edges(src, dst, weight=w, n=n, directed=directed, device=target)
+    rows = communities.rows_of_graph(g, louvain.COLUMNS, merges=True)
+    xp, points = g.device.xp, rows.graph.points
+    group = np.arange(n) % min(count, n)
+    offsets = host(rows.graph.adjacency("out")[0])
+    ends = group[np.repeat(np.arange(n), np.diff(offsets))], group[host(rows.graph.edges.dst[:])]
+    want = np.zeros((n, n), np.int64)
+    np.add.at(want, ends, host(rows.graph.edges.weight[:]))
+    np.fill_diagonal(want, 0)
+    points.label[:] = group
+    points.arcs[:] = np.bincount(group, np.diff(offsets), minlength=n).astype(int)
+    for _ in range(2):  # the tables are empty again
+        roots = xp.arange(min(count, n))
+        arcs, number = communities.merged_groups(rows, points.label.array[:n], roots)
+        assert host(number).tolist() == group.tolist()
+        found, at = np.zeros((n, n), np.int64), host(arcs.offsets)
+        found[np.repeat(np.arange(len(roots)), np.diff(at)), host(arcs.dst)] = host(arcs.weight)
+        assert np.array_equal(found, want)
+
+
 def test_communities_are_divided(target):
     """Cliques leave a community of all vertices: none has another community beside it."""
     g = morph.Graph.from_networkx(nx.ring_of_cliques(8, 5), device=target)
-    finest, pairs = communities.rows_of_graph(g, **louvain.COLUMNS, **louvain.REFINING)
+    finest = communities.rows_of_graph(g, louvain.COLUMNS | louvain.REFINING, merges=True)
     one = g.device.xp.zeros(40, np.int32)
     for _ in range(3):
-        one, value = louvain._levels(finest, pairs, one, 1.0, 0, 0.0, leiden.refine)
+        one, value = louvain._levels(finest, one, 1.0, 0, 0.0, leiden.refine)
     assert host(one).tolist() == (np.arange(40) // 5 * 5).tolist()
     assert abs(value - morph.leiden(g).modularity) < 1e-14
 
@@ -152,7 +192,7 @@ def test_levels_keep_communities(monkeypatch):
 
     def recorded(rows, label, *args):
         found = improved(rows, label, *args)
-        levels.append((len(label), host(label).copy(), *map(host, found[:2])))
+        levels.append((len(label), *(host(x).copy() for x in (label, *found[:2]))))
         return found
 
     monkeypatch.setattr(louvain, "_improved", recorded)
@@ -325,3 +365,12 @@ def test_wrong_communities_are_refused():
     refused("vertex 0 has the label 1", [1, 1, 1, 3, 3, 3])
     refused("vertex 5 has the label 0, but 5", [0, 0, 0, 3, 3, 0])
     refused("vertex 2 has edges of more weight to 0", [0, 0, 2, 2, 2, 2])
+
+
+def test_arcs_of_unequal_weights_are_found_by_all_bits_of_their_hash():
+    """Weights are scaled by a power of 2; a product with them keeps few bits of a hash."""
+    for v in range(130, 160):
+        g = morph.Graph.from_edges([0, 1], [v, 2], [1.0, 1.0], n=160, directed=False, device="cpu")
+        g.edges.weight[:] = np.where(g.edges.src[:] == v, 2.0, 1.0)
+        found = morph.louvain(g)
+        validate.louvain(g, found.label, found.modularity)

@@ -392,3 +392,12 @@ def test_labels_of_results_on_a_gpu_are_on_the_host(monkeypatch):
     src, dst = g.ends_of(morph.path(g, morph.bfs(g, "a"), "d").edges)
     assert src.tolist() == ["a", "c"] and dst.tolist() == ["c", "d"]
     assert g.by_label(morph.bfs(g, "a").predecessor, vertices=True)["d"] == "c"
+
+
+def test_ends_of_a_deleted_edge():
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], n=3, device="cpu")
+    g.labels = ["a", "b", "c"]
+    g.apply(deletes=[1])
+    assert [x.tolist() for x in g.ends_of([2, 0])] == [["c", "a"], ["a", "b"]]
+    with pytest.raises(IndexError, match="edge 1 was deleted"):
+        g.ends_of([0, 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from unittest import mock
 
 import networkx as nx
@@ -10,6 +11,8 @@ import pytest
 from batches import interrupted
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
+from scipy.sparse.linalg import splu
 from targets import host, tries
 
 import morph
@@ -44,6 +47,29 @@ def compare(dynamic):
     morph.validate.pagerank(g, dynamic.rank, dynamic.damping, 2 * dynamic.tolerance + 1e-13)
 
 
+def compare_large(dynamic):
+    """As `compare`, against a sparse solution; the residuals and their sums, too."""
+    g, d = dynamic.graph, dynamic.damping
+    alive = host(g.points.alive)
+    n, live = len(alive), int(alive.sum())
+    src, dst = (host(a) for a in g.edge_list()[:2])
+    out = np.bincount(src, minlength=n)
+    given = sparse.csr_array((1 / out[src], (dst, src)), shape=(n, n))
+    value = splu(sparse.eye_array(n, format="csc") - d * given.tocsc()).solve(alive.astype(float))
+    off = abs(host(dynamic.rank) - value / value.sum()).sum()
+    rounding = 1e-14 / (1 - d)
+    assert off <= dynamic.error + rounding and dynamic.error <= dynamic.tolerance + rounding
+    totals = dynamic._ranks.totals
+    y, r = (host(dynamic._table.columns[c])[:n] for c in ("value", "residual"))
+    right = float(totals.base) + d * (given @ y) - y
+    scale = y[alive].sum() * 1e-13
+    assert abs(r - right)[alive].sum() <= scale
+    assert abs(float(totals.sum) - y[alive].sum()) <= scale
+    assert abs(float(totals.net) - r[alive].sum()) <= scale
+    assert abs(float(totals.off) - abs(r[alive]).sum()) <= scale
+    assert not host(dynamic._table.queued).any() and live == g.points.live
+
+
 def as_arrays(found):
     src, dst = np.array(found, np.int64).reshape(-1, 2).T
     return src, dst
@@ -75,6 +101,77 @@ def test_after_every_batch(target, directed):
             follow(target, directed, edges, batches, share, damping)
 
     check()
+
+
+class Choices(NamedTuple):
+    """What decides how the ranks are repaired."""
+
+    share: float
+    dear: float  # 0: all points are pushed, never pulled
+    tolerance: float
+    damping: float
+    few: bool  # few points have all edges
+
+
+CHOICES = st.builds(Choices, st.sampled_from([0.0, 0.1, 1e6]), st.sampled_from([0.0, 8.0, 1e9]),
+                    st.sampled_from([1e-3, 1e-6, 1e-10]), st.sampled_from([0.3, 0.85, 0.99]),
+                    st.booleans())  # fmt: skip
+
+
+def follow_at_random(target, seed, directed, choices, threads):
+    """Batches of a graph of which many points have no edges, or no out-edges."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(20, 40 if target == "python" else 300))
+    used = max(n // 8, 3) if choices.few else n
+    g = morph.Graph.from_edges(*rng.integers(0, used, (2, 2 * n)), n=n, symmetrize=not directed,
+                               directed=directed, device=target)  # fmt: skip
+    dear = {name: choices.dear for name in ("DEAR", "DEAR_LOCKED")}
+    with team(threads), mock.patch.multiple(pagerank, **dear):
+        dynamic = morph.DynamicPageRank(g, choices.damping, choices.tolerance)
+        dynamic.share = choices.share
+        compare_large(dynamic)
+        for size in rng.integers(0, 12, 2 if target == "python" else 5):
+            more = {}
+            if size == 3:
+                alive = np.flatnonzero(host(g.points.alive))
+                more["delete_points"] = rng.choice(alive, 2, replace=False)
+            alive = np.setdiff1d(
+                np.flatnonzero(host(g.points.alive)), more.get("delete_points", [])
+            )
+            ids = np.flatnonzero(host(g.edges.alive))
+            src, dst = (host(a)[ids] for a in (g.edges.src, g.edges.dst))
+            gone = rng.choice(ids[directed | (src < dst)], size, replace=False)
+            dynamic.apply(tuple(rng.choice(alive, (2, size))), gone, **more)
+            compare_large(dynamic)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_every_way_to_repair(target, directed):
+    @tries({"python": 3, "cpu": 40, "cuda": 40}[target])
+    @given(st.integers(0, 2**32 - 1), CHOICES, st.sampled_from([1, 3]))
+    def check(seed, choices, threads):
+        follow_at_random(target, seed, directed, choices, threads)
+
+    check()
+
+
+def test_few_pushes_after_a_change_of_a_large_graph():
+    """The points near the change, although all ranks together are as far off as they may be."""
+    g = morph.generate.grid(150, 150, device="cpu")
+    dynamic = morph.DynamicPageRank(g, tolerance=1e-4)
+    for _ in range(3):
+        done = dynamic.apply(([7 * 150], [80 * 150 + 3]))
+        assert done.decision == "repaired" and 0 < done.affected < len(g.points) / 30
+
+
+def test_sums_over_a_component_do_not_fall_slowly():
+    """A change of the mean takes one shift, not a factor of the damping for each iteration."""
+    g = morph.generate.rmat(10, device="cpu")
+    dynamic = morph.DynamicPageRank(g, damping=0.99, tolerance=1e-6)
+    dynamic.share = 0.0
+    done = dynamic.apply(deletes=np.flatnonzero(host(g.edges.src) < host(g.edges.dst))[:200])
+    compare_large(dynamic)
+    assert 0 < done.rounds < 60
 
 
 @pytest.mark.parametrize("pushes", [1e9, pagerank.PUSHES])

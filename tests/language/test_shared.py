@@ -156,13 +156,13 @@ def test_what_threads_cannot_share_runs_on_one(target):
 
 @morph.func
 def count(keys, sums, key, weight):
-    """Add a weight to the sum of a key in a hash table; a place without a key is 0."""
+    """Add a weight to the sum of a key in a hash table, and return it; no key is 0."""
     at = key % len(keys)
     held = atomic_cas(keys[at], 0, key)
     while held != 0 and held != key:
         at = (at + 1) % len(keys)
         held = atomic_cas(keys[at], 0, key)
-    atomic_add(sums[at], weight)
+    return atomic_add(sums[at], weight) + weight
 
 
 @morph.kernel
@@ -199,6 +199,35 @@ def test_a_hash_table_in_arrays(target, size, balance):
     threads = {"thread": 1, "warp": 32, "block": 256}[balance]
     assert f"GROUP = {1 if is_checked() else threads};" in find_heaviest.source()
     assert f"OWN_ARRAYS = {str(size < 128).lower()};" in find_heaviest.source()
+
+
+@morph.kernel
+def find_largest_part(p, size: static):
+    """The largest sum so far of weights that are not negative: in any order the largest sum."""
+    keys = shared(i32, size)
+    sums = shared(i64, size)
+    most = i64(0)
+    for e in p.outedges:
+        most = max(most, count(keys, sums, i32(e.dst.id) % 7 + 1, e.weight))
+    p.total = most
+
+
+@pytest.mark.parametrize("balance", ["thread", "warp", "block"])
+def test_results_of_additions_at_places_of_iterations(target, balance):
+    weight = np.random.default_rng(4).integers(0, 2**33, len(ENDS[0]))
+    sums = np.zeros((N, 7), np.int64)
+    np.add.at(sums, (ENDS[0], ENDS[1] % 7), weight)
+
+    def run():
+        g = morph.Graph.from_edges(*ENDS, weight=weight, n=N, device=target)
+        g.points.add("total", i64)
+        foreach(g.points, find_largest_part, 16, balance=balance)
+        return host(g.points.total[:])
+
+    for total in everywhere(target, run):
+        assert total.tolist() == sums.max(axis=1).tolist()
+    threads = {"thread": 1, "warp": 32, "block": 256}[balance]
+    assert f"GROUP = {1 if is_checked() else threads};" in find_largest_part.source()
 
 
 @morph.kernel

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import gzip
 import importlib
 import importlib.util
 import json
+import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +20,7 @@ import pytest
 import morph
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
+DOCUMENTS = [FOLDER / "README.md", *(FOLDER.parent / "docs").glob("*.md"), *FOLDER.glob("*.py")]
 
 
 @pytest.fixture
@@ -99,12 +105,17 @@ def test_inputs(script, tmp_path):
 
 @pytest.mark.parametrize(
     "name, options",
-    [("bfs", "--side 9 --device cpu --repeat 1"), ("lines", ""),
+    [("bfs", "--side 9 --device cpu --repeat 1"),
      ("balance", "--scale 5 --side 6 --device cpu --repeat 1"),
      ("batches", "rmat6 --device cpu -b 1 20 --repeat 1 --check --pairs"),
      ("location", "-n 50 -q 300 --device cpu --repeat 1"),
      ("flows", "rmat5 grid6 sides5 bipartite9 --device cpu --repeat 1"),
-     ("distances", "rmat5 grid6 --device cpu --sources 3 --repeat 1")],
+     ("distances", "rmat5 grid6 --device cpu --sources 3 --repeat 1"),
+     ("directed", "5 --device cpu --repeat 1"),
+     ("refine", "-n 90 --device cpu --repeat 1 --check"),
+     ("triangulate", "-n 50 --device cpu --repeat 1 --check"),
+     ("contended", "--competitors 0 --repeat 3 --scale 5 --side 6 --only grid100"),
+     ("coasts", f"{FOLDER.parent}/meshes/italy.poly -q 20 --against pq --device cpu")],
 )  # fmt: skip
 def test_others_run(script, name, options, capsys):
     script(name, *options.split()).main()
@@ -122,6 +133,12 @@ def test_sat_beside_peers(script, capsys):
     sat.FALCON[:] = [(3, 300, 1050, 67, 46, 26, 23)]
     sat.main(["--falcon", *options])
     assert "Falcon K20c / SP" in capsys.readouterr().out
+
+
+def test_formula_without_a_solution(script):
+    """The best assignment that was found is not taken for a model."""
+    row = script("sat").measure(morph.generate.random_ksat(3, 60, 40.0), 1, "cpu", 2.0)
+    assert not row["solved"]
 
 
 def test_parts_beside_one_device(script, capsys, tmp_path):
@@ -213,3 +230,150 @@ def test_structure(script, tmp_path, capsys):
     assert found["lazy import statements"] == found["lazy imports of the package"] == 1
     assert found["comparisons of device kinds"] == {"morph/graph/csr.py": 1}
     assert found["modules importing CuPy"] == ["morph/graph/csr.py"]
+
+
+def test_readers(script, tmp_path, monkeypatch, capsys):
+    reading, graphfiles, files = script("reading"), script("graphfiles"), script("files")
+    graph = morph.generate.rmat(5, weight=(1, 9))
+    read = {"morph.read_cnf": "f.cnf", "morph.read_node": "m.node", "morph.read_mesh": "m"}
+    morph.io.write_cnf(morph.generate.random_ksat(3, 20, 4.0), tmp_path / "f.cnf")
+    morph.io.write_mesh(files.make(50), tmp_path / "m")
+    for name in graphfiles.NAMES:
+        morph.io.write_graph(graph, tmp_path / name)
+    cases = [*read.items(), ("morph.read_graph", "g.gr"), ("morph.read_edges", "g.mtx")]
+    for suffix, peers in reading.PEERS.items():
+        cases += [(peer, f"{'m' if suffix == '.node' else 'g'}{suffix}") for peer in peers]
+    for name, file in cases:
+        found = reading.measure(name, str(tmp_path / file), 1)
+        assert found["MB/s"] > 0, name
+    reading.compare(["morph.read_mesh"], tmp_path / "m", 1)
+    monkeypatch.setattr(files, "compare", lambda names, path: None)
+    monkeypatch.setattr(sys, "argv", ["files", "-m", "50", "--repeat", "1", "--slow"])
+    files.main()
+    out = capsys.readouterr().out
+    assert "peak / held" in out and "meshio reads" in out
+
+
+def test_graphs_made_and_written(script, monkeypatch, capsys):
+    module, compared = script("graphfiles"), []
+    monkeypatch.setattr(module, "compare", lambda names, path: compared.append(path.name))
+    monkeypatch.setattr(
+        module.subprocess, "run", lambda command, check: module.from_arrays(command[-1], 5)
+        if command[-1] != "rmat" else module.from_generator(5)
+    )  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["graphfiles", "--scale", "5"])
+    module.main()
+    out = capsys.readouterr().out
+    assert compared == [*module.NAMES, "f.cnf"] and out.count("M arcs") == 5
+    assert out.count("to write") == len(module.NAMES)
+
+
+def test_segments_beside_triangle(script, monkeypatch, capsys):
+    module = script("segments", "-n", "60", "-s", "20", "--device", "cpu")
+    star, spiral = module.star, module.spiral
+    monkeypatch.setattr(module, "COASTS", ["italy"])
+    monkeypatch.setattr(module, "star", lambda n, inner: star(30, inner))
+    monkeypatch.setattr(module, "spiral", lambda n, end: spiral(40, min(end, 20)))
+    module.main()
+    assert capsys.readouterr().out.count(" cpu ") == 6
+
+
+def test_communities(script, tmp_path, capsys):
+    (tmp_path / "gen.py").write_text(
+        "def make(graph): return 4, [(0, 1), (1, 2), (0, 2), (2, 3)]\n"
+    )
+    queries = [{"graph": {"kind": "paw"}, "queries": [[0, 3, 4, 2, 1]]}]
+    (tmp_path / "given.json").write_text(json.dumps(queries))
+    script("community", "--given", tmp_path / "given.json", "--limit", "0").main()
+    assert "paw 4" in capsys.readouterr().out
+    sys.modules.pop("gen")
+    sys.path.remove(str(tmp_path))
+    (tmp_path / "g.el").write_text("0 1\n1 2\n0 2\n")
+    script("community", tmp_path / "g.el", "--queries", "4", "--repeat", "1").main()
+    assert " cpu " in capsys.readouterr().out
+
+
+def test_batches_of_a_small_graph(script, monkeypatch):
+    module, sizes = script("contended"), []
+
+    class Dynamic:
+        def __init__(self, g, source):
+            pass
+
+        def apply(self, updates):
+            sizes.extend(map(len, updates))
+
+    monkeypatch.setattr(morph, "DynamicSSSP", Dynamic)
+    module.following(morph.generate.grid(4, 4, weight=(1, 9)), 10_000)()
+    assert set(sizes) == {48} and len(sizes) == 6
+
+
+def test_launches(script):
+    module = script("launch")
+    assert module.launch("cpu") > 0 and len(module.tour("cpu")) >= 50
+    compile(module.COMPILE, "compile", "exec")
+    subprocess.run(["bash", "-n", FOLDER / "newcomer.sh"], check=True)
+
+
+def test_gap(script, tmp_path, capsys):
+    """A program of GAP is replaced by one that checks the size of its file."""
+    text = "#!/bin/sh\necho Trial Time: $(wc -c < $(expr \"$*\" : '.*-f \\([^ ]*\\)'))\n"
+    for name in ("bfs", "sssp"):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    module = script("gap")
+    module.main(["grid3", "--programs", str(tmp_path), "--only", "bfs", "sssp", "--repeat", "1"])
+    out = capsys.readouterr().out
+    rows = 17 + 8 * 10  # the header and the offsets
+    assert f" {(rows + 4 * 24) * 1000:,.4g} (" in out and f" {(rows + 8 * 24) * 1000:,.4g} (" in out
+
+
+class Parsed(Exception):
+    """The arguments of a command have been read."""
+
+
+def commands(everything):
+    """Commands that run a benchmark, as documents and `parts.txt` give them."""
+    found = set()
+    for document in DOCUMENTS:
+        text = document.read_text()
+        for match in re.findall(r"(?:^ +|`)([A-Z_]+=\S+ )?python benchmarks/([^`\n]+)", text, re.M):
+            found.add(match[1].partition("#")[0].partition("    ")[0].strip())
+    every = argparse.Namespace(data="DATA", gap="gapbs", results="RESULTS", only=None)
+    found.update(part.command for part in everything.parts_of(every))
+    return sorted(found)
+
+
+def test_commands_of_documents_are_read(script, monkeypatch, capsys):
+    """Each documented command names a benchmark and options that it has."""
+    original, read = argparse.ArgumentParser.parse_args, []
+
+    def parse(parser, arguments=None):
+        original(parser, arguments)
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    for command in commands(script("everything")):
+        name, *options = shlex.split(command)
+        module = script(Path(name).stem, *options)
+        if hasattr(module, "main"):
+            try:
+                with contextlib.suppress(Parsed):
+                    module.main()
+            except SystemExit:
+                pytest.fail(f"{command}: {capsys.readouterr().err}")
+        read.append(name)
+    of_others = {"common.py", "peers.py", "ratios.py"}
+    assert {f.name for f in FOLDER.glob("*.py")} - set(read) == of_others
+
+
+def test_all_parts_in_one_run(script, tmp_path, capsys):
+    module = script("everything")
+    module.main([str(tmp_path), "--only", "two-lines", "--limit", "99",
+                 "--inputs", "grid5", "--warm"])  # fmt: skip
+    assert "two-lines: done" in (tmp_path / "summary.md").read_text()
+    row = {"graph": "grid5", "device": "cpu", "ms": 2.5, "SciPy ms": "5 (2 x)", "levels": 9}
+    assert module.line_of(row) == "| grid5 cpu | 2.5 ms | SciPy 2 |"
+    assert module.line_of({"graph": "grid5", "device": "cpu"}) is None
+    process = module.start(["sleep", "60"], [min(module.os.sched_getaffinity(0))], tmp_path / "log")
+    assert module.finish(process, 0.1).startswith("ended after")

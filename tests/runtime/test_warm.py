@@ -8,6 +8,7 @@ import re
 import runpy
 import select
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -217,6 +218,7 @@ def in_terminal(args, env, interrupt=None):
     """
     child, terminal = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job of a shell ignores it
         os.execve(sys.executable, [sys.executable, "-m", "morph", *args], env)
     shown, pressed = b"", None
     while True:
@@ -230,6 +232,9 @@ def in_terminal(args, env, interrupt=None):
         if pressed is None and interrupt is not None and interrupt():
             os.write(terminal, b"\x03")
             pressed = time.monotonic()
+        if pressed is not None and time.monotonic() > pressed + 60:
+            os.killpg(child, signal.SIGKILL)
+            break
     _, status = os.waitpid(child, 0)
     os.close(terminal)
     took = 0.0 if pressed is None else time.monotonic() - pressed

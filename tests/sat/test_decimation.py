@@ -127,6 +127,10 @@ def test_the_tolerance_rises_as_the_formula_shrinks(monkeypatch):
         return patiently(f, tolerance, *args)
 
     monkeypatch.setattr(module, "converge_patiently", noted)
+    decimate(formula, 1)  # a small formula
+    assert len(seen) > 10 and {(tolerance, least) for tolerance, _, least in seen} == {(0.03, 0.0)}
+    seen.clear()
+    monkeypatch.setattr(module, "LARGE", formula.variables)
     decimate(formula, 1)
     assert len(seen) > 10 and seen[0][0] == 0.05 and seen[-1][0] > 0.07
     for tolerance, clauses, least in seen:

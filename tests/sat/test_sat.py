@@ -192,16 +192,23 @@ def test_solutions_on_every_target(target):
 def test_solutions_of_random_formulas():
     formula = generate.random_ksat(3, 1500, 4.0, 3)
     reported = []
-    found = survey.solve(formula, seed=10, device="cpu", progress=lambda *x: reported.append(x))
+    found = survey.solve(formula, seed=0, device="cpu", progress=lambda *x: reported.append(x))
     assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
     assert found.rounds and found.left < 1500 and found.stopped
     assert len(reported) > len(found.rounds) + len(found.believed) > len(found.rounds)
     assert {s for s, _ in reported} == {"decimation", "beliefs", "search"}
     assert {"sweeps", "search", "check"} <= set(found.seconds)
-    again = survey.solve((formula.offsets, formula.literals), seed=10, device="cpu")
+    again = survey.solve((formula.offsets, formula.literals), seed=0, device="cpu")
     assert again.model.tolist() == found.model.tolist()
     for cnf, status in (([], "SATISFIABLE"), ([[]], "UNSATISFIABLE"), ([[1, -1]], "SATISFIABLE")):
         assert survey.solve(cnf, device="cpu").status == status
+
+
+def test_a_second_attempt_takes_smaller_steps():
+    formula = generate.random_ksat(3, 1100, 4.2, 1)  # the first attempt fails
+    found = survey.solve(formula, seed=1, device="cpu", complete=False)
+    assert (found.status, found.attempts) == ("SATISFIABLE", 2)
+    assert found.rounds[0].fraction == 0.02 and satisfied(formula, found.model).all()
 
 
 def test_unknown_has_a_reason():

@@ -15,8 +15,9 @@ import pytest
 
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
+from morph.algorithms.dynamic import pagerank as dynamic_pagerank
 from morph.algorithms.dynamic import repair
-from morph.algorithms.graph import bfs, mst, sssp, triangles, truss
+from morph.algorithms.graph import betweenness_batch, bfs, mst, sssp, triangles, truss
 from morph.algorithms.refinement import parts
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
@@ -132,6 +133,8 @@ def graphs() -> None:
     ends_of_trusses = [0, 0, 1, 3, 3, 4, 6, 6, 6, 7, 7, 8], [1, 2, 2, 4, 5, 5, 7, 8, 9, 8, 9, 9]
     with mock.patch.object(truss, "MIN_PACKED", 0), mock.patch.object(truss, "PACK", 3):
         morph.truss_number(morph.Graph.from_edges(*ends_of_trusses))
+    with mock.patch.multiple(betweenness_batch, SMALL=0, SPARSE=0):  # else all points pull
+        morph.betweenness(parts, [0])
     levels = morph.DynamicBFS(morph.partition(g, ["cpu"] * 2))
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
@@ -145,6 +148,7 @@ def graphs() -> None:
     for directed in (True, False):  # 2**1032 shortest paths
         many = morph.Graph.from_edges(chain, chain + 1, directed=directed)
         morph.betweenness(many, sources=[0]), morph.edge_betweenness(many, sources=[0])
+    morph.betweenness(morph.partition(many, ["cpu"] * 2), [0])
     for dtype in (np.int32, np.float64):
         h = morph.Graph.from_edges(*ends, weight=weight.astype(dtype))
         morph.matching(h, weighted=True)
@@ -205,6 +209,9 @@ def follow_changes() -> None:
         ranks = morph.DynamicPageRank(one)
         ranks.share = 1e6
         ranks.apply(([0], [2]))
+        ranks.share = 0.0
+        ranks.apply(([1], [0]))
+        dynamic_pagerank.shift_all(ranks._ranks, 0.0)
     with mock.patch.object(gapped, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move

@@ -26,7 +26,7 @@ from morph.algorithms.community.neighbourhood import (
     simple_graph,
 )
 from morph.algorithms.community.one import ROWS
-from morph.algorithms.community.reduction import NONE
+from morph.algorithms.community.reduction import NO_LIMIT
 from morph.algorithms.community.tasks import (
     NARROW_NODES,
     ListSearch,
@@ -230,7 +230,7 @@ def community(
         raise ValueError(f"time is a number of seconds from 0 on, not {time}")
     if top is not None and (top := integer(top, "top")) < 1:
         raise ValueError(f"top is a number of subgraphs from 1 on, not {top}")
-    top = None if top is None else min(top, NONE)
+    top = None if top is None else min(top, NO_LIMIT)
     pair = None if np.ndim(size) == 2 else _sizes(size)
     vertex = source_rows(graph, q, "q").astype(np.int64)
     sizes = np.tile(pair, (len(vertex), 1)) if pair else _pairs(size, len(vertex))
@@ -436,32 +436,32 @@ class Run:
         else:
             x.level[i] += 1
 
-    def find_all(self, i: int, degree: int, wanted: int = NONE) -> Found | None:
-        """Find ``wanted`` subgraphs of a minimum degree or a larger; None if it takes too much."""
+    def find_all(self, i: int, degree: int, max_solutions: int = NO_LIMIT) -> Found | None:
+        """Find so many subgraphs of a minimum degree or a larger; None if it takes too much."""
         x, at = self.queries, np.array([i])
         if degree == 0:  # connected: each larger one has a minimum degree of 1
             alone = [x.vertex[at]] if x.min_size[i] == 1 else []
-            if x.best[i] == 0 or len(alone) >= wanted:
+            if x.best[i] == 0 or len(alone) >= max_solutions:
                 return alone, True
-            others = self.find_all(i, 1, wanted - len(alone))
+            others = self.find_all(i, 1, max_solutions - len(alone))
             return others and ([*alone, *others[0]], others[1])
         tasks = self.tasks(at, np.array([degree]))
         if tasks.sizes[0] > neighbourhood.MAX_CANDIDATES:
-            return self.find_all_on_lists(i, degree, wanted)
+            return self.find_all_on_lists(i, degree, max_solutions)
         if tasks.sizes[0] < max(x.min_size[i], degree + 1):
             return [], True
-        capacity, count, complete = 0, min(wanted, INITIAL_CAPACITY), True
-        while complete and capacity < min(count, wanted):
-            capacity = min(count, wanted)
+        capacity, count, complete = 0, min(max_solutions, INITIAL_CAPACITY), True
+        while complete and capacity < min(count, max_solutions):
+            capacity = min(count, max_solutions)
             search = Search(self.tables, tasks)
-            count = search.run(self.end, self.report, capacity, wanted=wanted)
+            count = search.run(self.end, self.report, capacity, max_solutions=max_solutions)
             nodes, ended, left = (search.value(name)[0] for name in ("nodes", "solved", "open"))
             x.nodes[i] += int(nodes)
             complete = bool(ended or not left)
         found = search.all_members(min(count, capacity))
         return sorted(found, key=np.ndarray.tolist), complete
 
-    def find_all_on_lists(self, i: int, degree: int, wanted: int) -> Found | None:
+    def find_all_on_lists(self, i: int, degree: int, max_solutions: int) -> Found | None:
         """Find subgraphs of a minimum degree among the candidates in the hash table.
 
         None if they may be too large, or are too many.
@@ -472,17 +472,17 @@ class Run:
         limits = {
             "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": degree
         }  # fmt: skip
-        capacity, count, complete = 0, min(wanted, INITIAL_CAPACITY), True
-        while complete and capacity < min(count, wanted):
-            capacity = min(count, wanted)
+        capacity, count, complete = 0, min(max_solutions, INITIAL_CAPACITY), True
+        while complete and capacity < min(count, max_solutions):
+            capacity = min(count, max_solutions)
             search = ListSearch(self.tables, x.graph, int(x.vertex[i]), limits)
             most = MAX_LISTED_VALUES // search.width
             count = search.run(
-                self.end, self.report, capacity=capacity, wanted=min(wanted, most + 1)
+                self.end, self.report, capacity=capacity, max_solutions=min(max_solutions, most + 1)
             )
             row = search.queries[0]
             x.nodes[i] += int(row.nodes)
-            if most < count and most < wanted:
+            if most < count and most < max_solutions:
                 return None
             complete = bool(row.solved or not row.open)
         found = search.all_members(min(count, capacity))

@@ -39,7 +39,7 @@ class ListSearchState(NamedTuple):
     width: int  # of the columns that hold chosen vertices and branches
     solutions: Any  # a column of vertices, ``width`` of each solution, if all are wanted
     capacity: int  # of solutions
-    wanted: int  # solutions: with so many, the search ends
+    max_solutions: int  # solutions: with so many, the search ends
 
 
 @struct
@@ -176,7 +176,7 @@ def store_list_solution(path, state, q):
     if at < state.capacity:
         for i in range(state.width):
             state.solutions[at * state.width + i] = path.chosen[i] if i < path.count[0] else i32(-1)
-    if at + 1 >= state.wanted:
+    if at + 1 >= state.max_solutions:
         atomic_max(q.solved, 1)
 
 

@@ -27,7 +27,7 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.greedy import find_greedily
 from morph.algorithms.community.nodes import Node, allocate
-from morph.algorithms.community.reduction import NONE, max_distance
+from morph.algorithms.community.reduction import NO_LIMIT, max_distance
 from morph.algorithms.community.search import SearchState, add_root, search_sets
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
@@ -207,7 +207,7 @@ def begin_nodes(q, s, words, fixed: static):
     node = Node()
     allocate(node, 1, words)
     q.size = min(q.count, i32(ROWS))
-    q.most_nodes = i64(NONE)
+    q.most_nodes = i64(NO_LIMIT)
     if q.count > ROWS:
         q.higher = i32(0)  # without a proof, searches of higher degrees do not end
         q.most_nodes = s.counters.narrow_nodes

@@ -19,6 +19,7 @@ from morph.prelude import bit_positions, i32, i64, popcount, u64
 VERTEX_BITS, COUNT_BITS = 18, 15  # of the fields of a score, see `score_of`
 LAST_VERTEX, MOST_COUNTED = (1 << VERTEX_BITS) - 1, (1 << COUNT_BITS) - 1
 NONE = (1 << 62) - 1  # larger than each key (neighbours, vertex) of find_lacking
+NO_LIMIT = (1 << 62) - 1  # of numbers of nodes and of solutions
 
 
 @func

@@ -71,7 +71,7 @@ class SearchState(NamedTuple):
     node_limit: int  # visited nodes after which a launch defers the rest
     solutions: Any  # a column of words, one solution after another, if all are wanted
     capacity: int  # of solutions
-    wanted: int  # solutions: with so many, the search ends
+    max_solutions: int  # solutions: with so many, the search ends
 
 
 @func
@@ -165,7 +165,7 @@ def visit_for_all(node, q, state, words):
                 if at < state.capacity:
                     for j in range(words):
                         state.solutions[at * words + j] = node.chosen[j]
-                if at + 1 >= state.wanted:
+                if at + 1 >= state.max_solutions:
                     atomic_max(q.solved, 1)
             else:
                 count, missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)

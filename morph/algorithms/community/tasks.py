@@ -35,7 +35,7 @@ from morph.algorithms.community.one import (
     decide,
     decide_few,
 )
-from morph.algorithms.community.reduction import NONE
+from morph.algorithms.community.reduction import NO_LIMIT
 from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import SearchState, search_sets
 from morph.data.collection import Collection, Flag
@@ -272,7 +272,7 @@ class SetTables:
 
     def visit(
         self, words: int, max_depth: int, end: float, report: Callable[[int], object],
-        capacity: int = 0, most_nodes: float = np.inf, wanted: int = NONE,
+        capacity: int = 0, most_nodes: float = np.inf, max_solutions: int = NO_LIMIT,
     ) -> None:  # fmt: skip
         """Visit the nodes of the queue and their descendants, see `Search.run`.
 
@@ -283,7 +283,7 @@ class SetTables:
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             limit = int(min(limit, most_nodes))
-            state = self.state(max_depth, words, limit, capacity, wanted)
+            state = self.state(max_depth, words, limit, capacity, max_solutions)
             width = words if self.width == STANDARD_WORDS else self.width
             statics = int(capacity > 0), width, int(self.few_items > 0)
             foreach(
@@ -297,12 +297,17 @@ class SetTables:
             limit = self.next_limit(limit, words, start)
 
     def state(
-        self, max_depth: int, words: int, limit: int, capacity: int = 0, wanted: int = NONE
+        self,
+        max_depth: int,
+        words: int,
+        limit: int,
+        capacity: int = 0,
+        max_solutions: int = NO_LIMIT,
     ) -> SearchState:
         """Return the arguments of the search."""
         return SearchState(
             self.queries, self.adjacency.bits, max_depth, words, self.counters, self.few_items,
-            self.target_items, limit, self.solutions.bits, capacity, wanted,
+            self.target_items, limit, self.solutions.bits, capacity, max_solutions,
         )  # fmt: skip
 
     @property
@@ -503,7 +508,7 @@ class Search:
             first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
             max_size=max_size, open=np.ones(len(tasks), np.int32),
             found_degree=np.full(len(tasks), -1, np.int32),
-            most_nodes=np.full(len(tasks), NONE), words=words.astype(np.int32), **limits,
+            most_nodes=np.full(len(tasks), NO_LIMIT), words=words.astype(np.int32), **limits,
         )  # fmt: skip
         self._fill()
 
@@ -551,12 +556,12 @@ class Search:
 
     def run(
         self, end: float, report: Callable[[int], object], capacity: int = 0,
-        most_nodes: float = np.inf, wanted: int = NONE,
+        most_nodes: float = np.inf, max_solutions: int = NO_LIMIT,
     ) -> int:  # fmt: skip
         """Search until the time is up or enough nodes are visited; return the number of solutions.
 
         With a capacity of 0 one solution is searched for each task, and 0 returned; otherwise
-        solutions are counted up to ``wanted`` or a few more, and up to ``capacity`` stored.
+        solutions are counted up to ``max_solutions`` or a few more, and up to ``capacity`` stored.
         """
         sets, counters = self.sets, self.sets.counters
         find_all = int(capacity > 0)
@@ -567,7 +572,7 @@ class Search:
         )  # fmt: skip
         if (more := max(capacity * self.words, 1) - len(sets.solutions)) > 0:
             sets.solutions.extend(more)
-        sets.visit(self.words, self.max_depth, end, report, capacity, most_nodes, wanted)
+        sets.visit(self.words, self.max_depth, end, report, capacity, most_nodes, max_solutions)
         return int(counters.solutions) if find_all else 0
 
     def value(self, name: str) -> Any:
@@ -626,12 +631,12 @@ class ListSearch:
 
     def run(
         self, end: float, report: Callable[[int], object], most_nodes: float = np.inf,
-        capacity: int = 0, wanted: int = NONE,
+        capacity: int = 0, max_solutions: int = NO_LIMIT,
     ) -> int:  # fmt: skip
         """Search until the time is up or ``most_nodes`` are visited.
 
         With a ``capacity`` of 0 the search ends at the first solution, see `members`.  Otherwise it
-        ends with ``wanted`` solutions or a few more, and stores up to ``capacity``, see
+        ends with ``max_solutions`` solutions or a few more, and stores up to ``capacity``, see
         `all_members`.
 
         Returns
@@ -648,7 +653,7 @@ class ListSearch:
             start, counters.nodes = clock.monotonic(), 0
             state = ListSearchState(
                 self.tables.candidate_table(1), self.queries, self.starts, self.targets,
-                counters, limit, self.width, self.solutions.vertex, capacity, wanted,
+                counters, limit, self.width, self.solutions.vertex, capacity, max_solutions,
             )  # fmt: skip
             foreach(queue, search_lists, state, queue, deferred, int(capacity > 0),
                     until_empty=True)  # fmt: skip

@@ -1,9 +1,10 @@
 """Dynamic PageRank: within a tolerance of `morph.pagerank` after every batch of edge changes.
 
-Kept are y and r of ``r(v) = 1 - d + d * (sum of y(u) / deg(u) over edges u -> v) - y(v)``, where
-``deg`` is the out-degree.  Where r is 0, y is a multiple of PageRank, of any graph: the rank of
-points without out-edges, which jumps anywhere, multiplies y by a number.  So no value depends on
-the number of points, nor on what all of them hold.
+Kept are y and r of ``r(v) = b + d * (sum of y(u) / deg(u) over edges u -> v) - y(v)``, where d is
+the damping, ``deg`` the out-degree, and b any positive number, the same for all points.  Where r is
+0, y is a multiple of PageRank, of any graph: the rank of points without out-edges, which jumps
+anywhere, multiplies y by a number.  So no value depends on the number of points, nor on what all of
+them hold.
 
 - An edge u -> v that is inserted or deleted: y(u) becomes ``deg(u) * c``, where c is what u gave
   along an edge before, and r(u) what that takes from it.  Its other neighbours thus get what they
@@ -11,13 +12,19 @@ the number of points, nor on what all of them hold.
   Kawarabayashi, KDD 2015).
 - A *push* of v adds r(v) to y(v), and gives ``d * r(v) / deg(v)`` to the residual of each
   out-neighbour (Andersen, Chung, Lang, FOCS 2006).  It takes ``(1 - d) |r(v)|`` or more from the
-  sum of |r|.  Points are pushed, in rounds, until no residual exceeds the limit.
+  sum of |r|.
+- A *shift* adds a number to b, and so to every residual.  It makes their sum 0: otherwise the sum
+  falls by the factor d only with each push of all points, however well the graph mixes.
 
-Error: y is off by ``R / (1 - d)`` at most, in sum, where R is the sum of |r|.  For the exact y* of
-sum Y*, ``|y / Y - y* / Y*| <= 2 |y - y*| / Y`` in sum, so R may be ``tolerance * (1 - d) * Y / 2``.
-The limit of a residual is in proportion to its point's edges, so that the sum stays below that.
+Error: with residuals of sum 0, i.e. less their mean, the ranks ``y / sum(y)`` are off by ``sum |r -
+mean| / ((1 - d) * sum(y))`` at most, in sum.  That is at most ``(sum |r| + |sum r|) / ((1 - d) *
+sum(y))``, and these three sums are kept up to date by every change of y and r.
 
-Work: the edges of the points that are pushed.  One launch a batch.
+A batch pushes from its changes on (`push_near`), those points first that have the most to give for
+an edge (Gauss-Southwell), as long as that lowers the sum faster than iterations over all points.
+If that does not suffice, `improve_all` measures all residuals, and lists the points with large ones
+if they are few, pushes them in the order of their ids, or iterates: as in `morph.pagerank`, from
+in-edges, with the b for which the residuals have sum 0.  One launch a batch.
 """
 
 from __future__ import annotations
@@ -34,15 +41,25 @@ from morph.data.versions import exclusive
 from morph.graph.applied import Applied
 from morph.language.arguments import check_number
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_cas, f64, i32, i64
+from morph.prelude import atomic_add, atomic_cas, atomic_exch, f64, i32
 from morph.runtime.arrays import count_true
+from morph.runtime.threads import get_num_threads
 
 DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
 ROUNDING = 2.0**-50  # of a value: residuals below that are rounding
 PUSHES = 64  # a point, after which all is recomputed, so that rounding errors cannot add up
-PART = 0.4  # of what residuals may be in sum, when all is recomputed: as much again is for pushes
-SLACK = 1.25  # limits of residuals may be for a sum of values that is larger by this factor
-GAIN = 2.0**20  # units of a gain are as many a 1: sums of integers do not slow each other down
+LEAST = 0.4  # of what residuals may be in sum: an even share is too small to be pushed from a list
+LOW = 0.5  # of what residuals may be in sum: the aim of pushes after a search in all points
+GAIN = 0.7  # factor by which pushes from a list along `share` of the edges must lower the sum
+FALL = 16.0  # by so much iterations lower the sum before few points with large ones are searched
+LEVEL = 1.0  # of the mean residual for an edge: points with less are not pushed
+EVEN = 1.5  # a shift is worth it if the sum of the residuals is above that of |r| over this
+FEW = 16  # points that have less than one in so many edges are pushed from a list
+DEAR, DEAR_LOCKED = 8.0, 16.0  # time of a push along an edge, in that of a pull; with CPU threads
+POINT = 8  # edges along which pushes take as long as the choice of a point
+ROUND, ROUND_GPU = 64.0, 2.0**18  # edges along which pushes take as long as a step
+UNKNOWN = 1e300  # a sum, until it is computed
+SLOW = 0.9  # after a round that lowers the sum by less than this factor all residuals are computed
 
 
 class Ranks(NamedTuple):
@@ -50,46 +67,82 @@ class Ranks(NamedTuple):
 
     graph: Any
     values: Any  # a row for each point: ``value``, ``residual``, ``given``, ``more``, ``queued``
-    totals: Any  # ``sum`` of the values, ``off`` of the residuals; ``gain``, ``edges`` of pushes
+    totals: Any  # see `TOTALS`
     damping: float
-    share: float  # of the sum of the values, which that of the residuals may reach
-    limit: float  # of a residual, for each edge of its point
+    most: float  # of the sum of the values, which that of the residuals may reach
+    share: float  # see `DynamicPageRank`
+    dear: float  # time of a push along an edge, in that of a pull
+    round_edges: float  # edges along which residuals are pushed in the time of a step
+
+
+TOTALS = {
+    "base": 0.0,  # b
+    "sum": 0.0,  # of the values
+    "net": 0.0,  # of the residuals
+    "off": 0.0,  # of their absolute values
+    "part": 0.0,  # of those of points in a list, or of the residuals less their mean
+    "edges": 0,  # of points with large residuals, and one more for each point
+    "picked": 0,  # of those to be pushed next, or of points with large residuals less the mean
+    "pushed": 0,  # points
+}
+
+
+class Size(NamedTuple):
+    """Numbers of the graph, as a bundle."""
+
+    live: int  # points, at least 1
+    edges: int  # and one more for each point
 
 
 class Batch(NamedTuple):
-    """A batch of changes, and the limits of its repair."""
+    """A batch of changes, as a bundle."""
 
     changes: Any  # see `Applied.rows`
     rows: int  # the number of valid rows in ``changes``
-    most: int  # edges to push along; above that, recomputing all values costs less
-    least: float  # sum of the values for which the limit of residuals is right
+    fewer: bool  # whether points were deleted
 
 
 @func
-def is_far(v, residual, ranks):
-    edges = ranks.graph.points[v.id].out_degree + 1
-    return abs(residual) > ranks.limit * edges + ROUNDING * abs(v.value)
+def is_large(v, residual, limit, edges):
+    return abs(residual) > limit * edges + ROUNDING * abs(v.value)
 
 
 @func
-def enqueue(v, ranks, queue):
+def enqueue(v, queue):
     if v.queued == 0 and atomic_cas(v.queued, 0, 1) == 0:
-        atomic_add(ranks.totals.edges, ranks.graph.points[v.id].out_degree + 1)
         queue.add(v)
 
 
 @func
-def give(v, amount, ranks, queue):
-    """Add to a residual.  The last thread sees the sum, and enqueues the point if necessary."""
-    if is_far(v, atomic_add(v.residual, amount) + amount, ranks):
-        enqueue(v, ranks, queue)
+def change_residual(v, amount, ranks):
+    """Add to a residual, and to the sum of the absolute ones what that changes."""
+    before = atomic_add(v.residual, amount)
+    atomic_add(ranks.totals.off, abs(before + amount) - abs(before))
 
 
 @func
-def set_value(v, after, ranks):
-    """Change a value; its gain is rounded down."""
-    atomic_add(ranks.totals.gain, i64((after - v.value) * GAIN) - 1)
+def take(v, degree, ranks):
+    """Add a residual to its value; returns what a push gives to each out-neighbour.
+
+    What the value rounds off stays in the residual.
+    """
+    before = atomic_exch(v.residual, 0.0)
+    after = v.value + before
+    taken = after - v.value
     v.value = after
+    atomic_add(ranks.totals.off, -abs(before))
+    if taken != before:
+        change_residual(v, before - taken, ranks)
+    atomic_add(ranks.totals.sum, taken)
+    atomic_add(ranks.totals.pushed, 1)
+    if degree > 0:
+        atomic_add(ranks.totals.net, (ranks.damping - 1.0) * taken)
+    else:
+        atomic_add(ranks.totals.net, -taken)
+    return ranks.damping * taken / max(degree, 1)
+
+
+# --- changes of edges ----------------------------------------------------------------------------
 
 
 @func
@@ -104,7 +157,7 @@ def count_change(c, ranks, changed):
         atomic_add(u.more, 1)
     else:
         atomic_add(u.more, -1)
-    enqueue(u, ranks, changed)
+    enqueue(u, changed)
 
 
 @kernel
@@ -119,136 +172,330 @@ def keep_given(v, ranks):
         v.given = v.value / before
         if now > 0:
             kept = v.given * now
-            v.residual += v.value - kept
-            set_value(v, kept, ranks)
+            fallen = v.value - kept
+            v.value = kept
+            change_residual(v, fallen, ranks)
+            atomic_add(ranks.totals.sum, -fallen)
+            atomic_add(ranks.totals.net, fallen)
     elif now > 0:
         v.given = v.value / now
 
 
 @kernel
-def give_change(c, ranks, queue):
+def give_change(c, ranks, now):
     amount = ranks.damping * ranks.values[c.end[0]].given
     if c.outcome == DELETED:
         amount = -amount
-    give(ranks.values[c.end[1]], amount, ranks, queue)
+    v = ranks.values[c.end[1]]
+    change_residual(v, amount, ranks)
+    atomic_add(ranks.totals.net, amount)
+    enqueue(v, now)
 
 
 @kernel
-def enqueue_far(p, ranks, queue):
-    v = ranks.values[p.id]
-    if is_far(v, v.residual, ranks):
-        enqueue(v, ranks, queue)
+def enqueue_again(v, now):
+    enqueue(v, now)
+
+
+# --- pushes from a list --------------------------------------------------------------------------
 
 
 @kernel
-def take(v, ranks):
-    """Add a residual to its value; what the value rounds off stays."""
-    after = v.value + v.residual
+def choose(v, ranks, least, level, parked, chosen):
+    """Choose a point to be pushed now, when the level has fallen, or not at all."""
+    edges = ranks.graph.points[v.id].out_degree + 1
     v.queued = 0
-    v.given = after - v.value
-    v.residual -= v.given
-    set_value(v, after, ranks)
+    if is_large(v, v.residual, least, edges):
+        if abs(v.residual) > level * edges:
+            atomic_add(ranks.totals.picked, edges)
+            chosen.add(v)
+        else:
+            v.queued = 1
+            atomic_add(ranks.totals.part, abs(v.residual))
+            atomic_add(ranks.totals.edges, edges)
+            parked.add(v)
 
 
 @kernel
-def push(v, ranks, queue):
+def push(v, ranks, later):
     p = ranks.graph.points[v.id]
-    if p.out_degree > 0:
-        amount = ranks.damping * v.given / p.out_degree
-        for t in p.outnbrs:
-            give(ranks.values[t.id], amount, ranks, queue)
-
-
-@program
-def push_far(ranks, most, now, following):
-    """Push until no residual is far off, along ``most`` edges.
-
-    Returns ``ABOVE * rounds`` and the points pushed; there are too many edges if ``totals.edges``
-    exceeds ``most``.
-    """
-    rounds, pushed = 0, 0
-    while not now.empty and ranks.totals.edges <= most:
-        pushed += len(now)
-        rounds += 1
-        foreach(now, take, ranks)
-        foreach(now, push, ranks, following)
-        now, following = following, now
-        following.clear()
-    return ABOVE * rounds + pushed
-
-
-@program
-def repair(ranks, batch, now, following):
-    """Repair the values after a batch.
-
-    Returns as `push_far`, or -1 minus that: the values are not as near as they must be, recompute
-    them.
-    """
-    count, most, least = batch.rows, batch.most, batch.least
-    ranks.totals.edges = 0
-    foreach(batch.changes, count_change, ranks, following,
-            where=lambda c: c.id < count and is_edge(c))  # fmt: skip
-    foreach(following, keep_given, ranks)
-    foreach(batch.changes, give_change, ranks, now,
-            where=lambda c: c.id < count and is_edge(c))  # fmt: skip
-    foreach(following, enqueue_far, ranks, now)
-    following.clear()
-    done = push_far(ranks, most, now, following)
-    if ranks.totals.edges > most or ranks.totals.sum + ranks.totals.gain / GAIN < least:
-        return -1 - done
-    return done
+    amount = take(v, p.out_degree, ranks)
+    for t in p.outnbrs:
+        x = ranks.values[t.id]
+        before = atomic_add(x.residual, amount)
+        atomic_add(ranks.totals.off, abs(before + amount) - abs(before))
+        if x.queued == 0 and atomic_cas(x.queued, 0, 1) == 0:
+            later.add(x)
 
 
 @kernel
-def step(p, ranks):
-    """Add the residual to the value; sum both."""
-    v = ranks.values[p.id]
-    after = v.value + v.residual
-    atomic_add(ranks.totals.off, abs(v.residual))
-    atomic_add(ranks.totals.sum, after)
-    v.value = after
-    v.given = after / max(p.out_degree, 1)
+def unmark(v):
     v.queued = 0
 
 
+@program
+def push_near(ranks, size, aim, now, parked, chosen):
+    """Push the points of a list, and those that have large residuals then; returns the rounds.
+
+    Ends when the residuals are small in sum, when no large ones are known, or when it takes long.
+    All lists are empty then.
+    """
+    rounds, work, visited, edges, level = 0, 0.0, 0, 0, UNKNOWN
+    least = LEAST * ranks.most * ranks.totals.sum / size.edges
+    limit = ranks.share * size.edges
+    before, until = ranks.totals.off, limit
+    ranks.totals.part, ranks.totals.edges = 0.0, 0
+    while (work <= until and ranks.totals.off + abs(ranks.totals.net)
+           > aim * ranks.most * ranks.totals.sum):  # fmt: skip
+        if now.empty:
+            if parked.empty:
+                break
+            now, parked = parked, now
+            level = min(level / 2, ranks.totals.part / max(ranks.totals.edges, 1))
+            level = max(level, least)
+            ranks.totals.part, ranks.totals.edges = 0.0, 0
+        ranks.totals.picked, visited = 0, len(now)
+        foreach(now, choose, ranks, least, level, parked, chosen)
+        now.clear()
+        edges = ranks.totals.picked + POINT * visited
+        work += edges + ranks.round_edges
+        if edges <= limit:
+            foreach(chosen, push, ranks, now)
+            rounds += 1
+            if work > until and ranks.totals.off <= GAIN * before:
+                before, until = ranks.totals.off, work + limit
+        chosen.clear()
+    foreach(now, unmark)
+    foreach(parked, unmark)
+    now.clear()
+    parked.clear()
+    return rounds
+
+
+# --- all points ----------------------------------------------------------------------------------
+
+
 @kernel
-def pull_residual(p, ranks):
+def add_up(p, ranks):
+    v = ranks.values[p.id]
+    atomic_add(ranks.totals.sum, v.value)
+    atomic_add(ranks.totals.net, v.residual)
+    atomic_add(ranks.totals.off, abs(v.residual))
+
+
+@kernel
+def measure(p, ranks, mean, level):
+    v = ranks.values[p.id]
+    edges = p.out_degree + 1
+    atomic_add(ranks.totals.off, abs(v.residual))
+    atomic_add(ranks.totals.part, abs(v.residual - mean))
+    atomic_add(ranks.totals.edges, edges if is_large(v, v.residual, level, edges) else 0)
+    atomic_add(ranks.totals.picked, edges if is_large(v, v.residual - mean, level, edges) else 0)
+
+
+@kernel
+def shift(p, ranks, mean):
+    ranks.values[p.id].residual -= mean
+
+
+@kernel
+def enqueue_large(p, ranks, level, now):
+    v = ranks.values[p.id]
+    if is_large(v, v.residual, level, p.out_degree + 1):
+        enqueue(v, now)
+
+
+@kernel
+def push_large(p, ranks, level):
+    """Push a point with a large residual, to which other points may give at the same time."""
+    v = ranks.values[p.id]
+    if is_large(v, v.residual, level, p.out_degree + 1):
+        amount = take(v, p.out_degree, ranks)
+        for t in p.outnbrs:
+            atomic_add(ranks.values[t.id].residual, amount)
+
+
+@kernel
+def start(p, ranks, scale):
+    """Begin with a value of which the residual is unknown."""
+    v = ranks.values[p.id]
+    v.value = v.value * scale
+    v.residual = 0.0
+
+
+@func
+def write_given(p, degree, value, given, ranks):
+    """Write what the point gives along an edge; ``part`` is the sum over those without edges."""
+    given[p.id] = value / max(degree, 1)
+    if degree == 0:
+        atomic_add(ranks.totals.part, value)
+
+
+@kernel
+def begin(p, ranks, given):
+    v = ranks.values[p.id]
+    value = v.value + v.residual
+    atomic_add(ranks.totals.sum, value)
+    write_given(p, p.out_degree, value, given, ranks)
+
+
+@kernel
+def pull(p, ranks, given, after, base):
+    """Compute the value plus its residual."""
     total = 0.0
     for t in p.innbrs:
-        total += ranks.values[t.id].given
+        total += given[t.id]
+    degree = p.out_degree
+    value = base + ranks.damping * total
+    atomic_add(ranks.totals.off, abs(value - given[p.id] * max(degree, 1)))
+    write_given(p, degree, value, after, ranks)
+
+
+@kernel
+def finish(p, ranks, given, after):
     v = ranks.values[p.id]
-    v.residual = 1.0 - ranks.damping + ranks.damping * total - v.value
-    if is_far(v, v.residual, ranks):
-        atomic_add(ranks.totals.edges, p.out_degree + 1)
+    edges = max(p.out_degree, 1)
+    v.value = given[p.id] * edges
+    v.residual = after[p.id] * edges - v.value
+    atomic_add(ranks.totals.sum, v.value)
+    atomic_add(ranks.totals.net, v.residual)
+    atomic_add(ranks.totals.off, abs(v.residual))
 
 
 @program
-def iterate(ranks, most, now, following):
-    """Iterate until the residuals are small in sum, and right; returns the iterations.
+def pull_once(ranks, size, given, after):
+    """Compute all values plus their residuals, with the base for which the latter have sum 0."""
+    some = (1.0 - ranks.damping) * ranks.totals.sum + ranks.damping * ranks.totals.part
+    ranks.totals.base = some / size.live
+    ranks.totals.part, ranks.totals.off = 0.0, 0.0
+    foreach(ranks.graph.points, pull, ranks, given, after, ranks.totals.base)
 
-    Each makes their sum smaller by the factor ``damping`` or more, until it is rounding.  When
-    few residuals are left that are far off, they are pushed.
+
+@program
+def finish_all(ranks, given, after):
+    ranks.totals.sum, ranks.totals.net, ranks.totals.off = 0.0, 0.0, 0.0
+    foreach(ranks.graph.points, finish, ranks, given, after)
+
+
+@program
+def pull_all(ranks, size, until):
+    """Iterate until the residuals are small, or at most ``until`` in sum; returns how often.
+
+    Ends if rounding keeps their sum from falling, too.
     """
-    damping, share = ranks.damping, ranks.share
-    rounds, before, few = 0, 0.0, most // 4
-    while rounds < 2 or (damping * ranks.totals.off > share * ranks.totals.sum
-                         and (rounds < 3 or ranks.totals.off < before)):  # fmt: skip
-        before = ranks.totals.off
-        ranks.totals.off, ranks.totals.sum = 0.0, 0.0
-        ranks.totals.gain, ranks.totals.edges = 0, 0
-        foreach(ranks.graph.points, step, ranks)
-        foreach(ranks.graph.points, pull_residual, ranks)
+    rounds, before, now = 0, UNKNOWN, UNKNOWN
+    ranks.totals.sum, ranks.totals.part = 0.0, 0.0
+    foreach(ranks.graph.points, begin, ranks, ranks.values.given)
+    until = max(until, ranks.most * ranks.totals.sum)
+    while True:
+        pull_once(ranks, size, ranks.values.given, ranks.values.after)
         rounds += 1
-        if ranks.totals.edges <= few:
-            ranks.totals.edges = 0
-            foreach(ranks.graph.points, enqueue_far, ranks, now)
-            push_far(ranks, most, now, following)
-            if ranks.totals.edges <= most:
-                return rounds
-            now.clear()
-            following.clear()
-            few //= 4
+        before, now = now, ranks.totals.off
+        if now <= until or now >= before:
+            finish_all(ranks, ranks.values.given, ranks.values.after)
+            break
+        pull_once(ranks, size, ranks.values.after, ranks.values.given)
+        rounds += 1
+        before, now = now, ranks.totals.off
+        if now <= until or now >= before:
+            finish_all(ranks, ranks.values.after, ranks.values.given)
+            break
     return rounds
+
+
+@program
+def shift_all(ranks, mean):
+    """Make the sum of the residuals 0."""
+    foreach(ranks.graph.points, shift, ranks, mean)
+    ranks.totals.base -= mean
+    ranks.totals.off, ranks.totals.net = ranks.totals.part, 0.0
+
+
+@program
+def improve_all(ranks, size, mean, level, slow, now):
+    """List the points with large residuals, push them, or compute all residuals.
+
+    Returns how often all were computed.
+    """
+    edges = ranks.totals.edges
+    if edges * FEW < size.edges and not slow:
+        foreach(ranks.graph.points, enqueue_large, ranks, level, now)
+        return 0
+    even = EVEN * abs(ranks.totals.net) > ranks.totals.off
+    if even:
+        edges = ranks.totals.picked
+    if edges * ranks.dear >= size.edges or slow:
+        done = pull_all(ranks, size, ranks.totals.part / FALL)
+        return done
+    if even:
+        shift_all(ranks, mean)
+    foreach(ranks.graph.points, push_large, ranks, level)
+    ranks.totals.off = 2.0 * UNKNOWN
+    return 0
+
+
+@program
+def converge(ranks, size, now, parked, chosen):
+    """Push or iterate until the residuals are small in sum.
+
+    Returns ``ABOVE * rounds`` and the points pushed; -1 less that if all residuals were computed.
+    """
+    rounds, pulls, pulled, aim = 0, 0, 0, 1.0
+    before, mean = -1.0, 0.0
+    ranks.totals.pushed = 0
+    level = 0.0
+    while True:
+        done = push_near(ranks, size, aim, now, parked, chosen)
+        rounds += done
+        if ranks.totals.off + abs(ranks.totals.net) <= aim * ranks.most * ranks.totals.sum:
+            break
+        mean, level = ranks.totals.net / size.live, LEVEL * before / 2 / size.edges
+        if ranks.totals.off < UNKNOWN:
+            level = LEVEL * ranks.totals.off / size.edges
+        ranks.totals.off, ranks.totals.part = 0.0, 0.0
+        ranks.totals.edges, ranks.totals.picked = 0, 0
+        foreach(ranks.graph.points, measure, ranks, mean, level)
+        left = ranks.totals.part
+        if left <= ranks.most * ranks.totals.sum or (pulled > 0 and left >= before):
+            if ranks.totals.off + abs(ranks.totals.net) > ranks.most * ranks.totals.sum:
+                shift_all(ranks, mean)
+            break
+        slow = before >= 0 and left > SLOW * before
+        pulled = improve_all(ranks, size, mean, level, slow, now)
+        rounds, pulls, aim = rounds + 1 + pulled, pulls + pulled, LOW
+        if pulled > 0:
+            aim = 1.0
+        before = left
+    if pulls > 0:
+        return -1 - (ABOVE * rounds + ranks.totals.pushed)
+    return ABOVE * rounds + ranks.totals.pushed
+
+
+@program
+def repair(ranks, size, batch, now, parked, chosen):
+    """Repair the values after a batch; returns as `converge`."""
+    count = batch.rows
+    foreach(batch.changes, count_change, ranks, parked,
+            where=lambda c: c.id < count and is_edge(c))  # fmt: skip
+    foreach(parked, keep_given, ranks)
+    foreach(batch.changes, give_change, ranks, now,
+            where=lambda c: c.id < count and is_edge(c))  # fmt: skip
+    foreach(parked, enqueue_again, now)
+    parked.clear()
+    if batch.fewer:  # those in the list may be among them
+        foreach(now, unmark)
+        now.clear()
+        ranks.totals.sum, ranks.totals.net, ranks.totals.off = 0.0, 0.0, 0.0
+        foreach(ranks.graph.points, add_up, ranks)
+    return converge(ranks, size, now, parked, chosen)
+
+
+@program
+def recompute(ranks, size, scale, until, now, parked, chosen):
+    """Compute all values from the old ones times a factor; returns as `converge`."""
+    foreach(ranks.graph.points, start, ranks, scale)
+    pull_all(ranks, size, until)
+    return converge(ranks, size, now, parked, chosen)
 
 
 class DynamicPageRank(Maintained):
@@ -270,8 +517,8 @@ class DynamicPageRank(Maintained):
     graph : Graph
     damping, tolerance : float
     share : float
-        Fraction of all edges: if residuals would be pushed along more of them, all values are
-        recomputed, from the old ones.  By default 0.1.
+        Fraction of all edges: pushing near the changes stops if pushes along so many edges lower
+        the sum of the residuals by less than 30 percent.  By default 0.2.
 
     Raises
     ------
@@ -283,13 +530,14 @@ class DynamicPageRank(Maintained):
     Notes
     -----
     The change of one edge reaches all points if the tolerance is far below the rank that the edge
-    carries.  So repairs take less time than `morph.pagerank` where batches are small for the
-    tolerance and the graph.  The ranks depend on the history of the graph and on the order in which
-    threads add, but less than by the tolerance.  In an `Update`, ``affected`` is the number of
-    pushes.
+    carries.  Then a repair iterates over all points, from the old ranks, which takes fewer
+    iterations than `morph.pagerank`.  The ranks depend on the history of the graph and on the order
+    in which threads add, but less than by the tolerance.  In an `Update`, ``decision`` is
+    "recomputed" if the ranks of all points were iterated; ``affected`` is the number of pushes, or,
+    if the old ranks could not be repaired, that of the ranks that changed.
     """
 
-    share = 0.1
+    share = 0.2
     _rolls_back = False
 
     def __init__(self, graph: Any, damping: float = 0.85, tolerance: float = 1e-6) -> None:
@@ -303,13 +551,14 @@ class DynamicPageRank(Maintained):
         self.graph = graph = as_graph(graph)
         self._lock = graph._lock
         self._table: Any = Table(
-            "ranks", graph.device, value=f64, residual=f64, given=f64, more=i32, queued=i32
-        )
-        self._now, self._following = Collection(self._table), Collection(self._table)
-        totals = Scalars(graph, sum=0.0, off=0.0, gain=0, edges=0)
-        most = self.tolerance * (1 - self.damping) / 2
-        self._ranks = Ranks(graph, self._table, totals, self.damping, PART * most, 0.0)
-        self._pushes, self._sum, self._size, self._count = 0, 0.0, 0, 0
+            "ranks", graph.device, pack=("value", "residual", "queued", "more"),
+            value=f64, residual=f64, given=f64, after=f64, queued=i32, more=i32,
+        )  # fmt: skip
+        self._lists = tuple(Collection(self._table) for _ in range(3))
+        totals = Scalars(graph, **TOTALS)
+        most = self.tolerance * (1 - self.damping)
+        self._ranks = Ranks(graph, self._table, totals, self.damping, most, self.share, 0.0, 0.0)
+        self._pushes, self._count = 0, 0
         self.refresh()
 
     def _live(self, name: str, less: Any = 0.0) -> Any:
@@ -340,62 +589,48 @@ class DynamicPageRank(Maintained):
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         changes, count = applied.rows()
-        points, size = self.graph.points, self._edges_and_points()
-        most = self._most(size)
-        if 8 * count > most or self._pushes > PUSHES * len(points):
+        points = self.graph.points
+        if self._pushes > PUSHES * len(points):
             return self._recompute(0)
-        # the limits of residuals add up to more if there are more edges
-        least = PART * self._sum * (SLACK + size / max(self._size, 1))
-        least += (1 - self.damping) * (self._count - points.live)  # what deleted points still have
-        batch = Batch(changes, count, most, least)
-        done = repair(self._ranks, batch, self._now, self._following)
+        batch = Batch(changes, count, self._count != points.live)
+        done = repair(*self._numbers(), batch, *self._lists)
         rounds, pushed = divmod(max(done, -1 - done), ABOVE)
-        if done < 0:
-            return self._recompute(rounds)
-        self._pushes += pushed
-        return "repaired", pushed, rounds
+        self._pushes += pushed + count
+        self._count = points.live
+        return "repaired" if done >= 0 else "recomputed", pushed, rounds
 
-    def _edges_and_points(self) -> int:
-        return int(len(self.graph.points) + self.graph.edges.live)
-
-    def _most(self, size: int) -> int:
-        """Return the edges along which residuals are pushed, before all values are recomputed."""
-        return int(min(self.share * size, ABOVE // 2))
+    def _numbers(self) -> tuple[Ranks, Size]:
+        """Give the bundles of the programs."""
+        points, edges = self.graph.points, self.graph.edges
+        on_host = self.graph.device.on_host
+        ranks = self._ranks._replace(
+            share=float(self.share), round_edges=ROUND if on_host else ROUND_GPU,
+            dear=DEAR_LOCKED if on_host and get_num_threads() > 1 else DEAR,
+        )  # fmt: skip
+        return ranks, Size(max(points.live, 1), max(len(points) + edges.live, 1))
 
     def _recompute(self, rounds: int) -> tuple[str, int, int]:
         self._put_back()
         self._seen = -1  # until all is written
         table, graph = self._table, self.graph
+        base = float(self._ranks.totals.base)
         with graph.device.active():
             more = len(graph.points) - len(table)
             if more > 0:
                 table.extend(more, value=1.0)
             before = table.value.array.copy()
-        self._iterate()
-        self._put_back()
+        # the first time all residuals are large: iterate to the end
+        scale, until = ((1 - self.damping) / base, UNKNOWN) if base > 0 else (1.0, 0.0)
+        done = recompute(*self._numbers(), scale, until, *self._lists)
+        self._pushes, self._count = 0, graph.points.live
         with graph.device.active():
-            return "recomputed", count_true(before != table.value.array), rounds
-
-    def _iterate(self) -> None:
-        """Compute all values, with limits of residuals by the sum that the values then have."""
-        size, live = self._edges_and_points(), self.graph.points.live
-        guess = max(self._sum, (1 - self.damping) * live)
-        while True:
-            limit = self._ranks.share * guess / max(size, 1)
-            self._ranks = self._ranks._replace(limit=limit)
-            iterate(self._ranks, self._most(size), self._now, self._following)
-            totals = self._ranks.totals
-            self._sum = float(totals.sum) + float(totals.gain) / GAIN
-            if guess <= SLACK * self._sum:
-                break
-            guess = self._sum
-        self._pushes, self._size, self._count = 0, size, live
-        self._ranks = self._ranks._replace(limit=self._ranks.share * self._sum / max(size, 1))
+            affected = count_true(before != table.value.array)
+        return "recomputed", affected, max(done, -1 - done) // ABOVE
 
     def _put_back(self) -> None:
-        """Clear the worklists and their marks, after repairs and pushes that were given up."""
-        self._now.clear()
-        self._following.clear()
+        """Clear the worklists and their marks, after pushes that were interrupted."""
+        for c in self._lists:
+            c.clear()
         with self.graph.device.active():
             for name in ("more", "queued"):
                 self._table.columns[name].array[:] = 0

@@ -5,15 +5,14 @@ Falcon, figures 34 and 35).  The forward sweep counts shortest paths level by le
 points in the order of their levels.  A level pushes its counts by atomics, or, if it has many of
 the edges that remain and each edge is stored as two arcs, the other points pull them.  The backward
 sweep takes the levels in reverse order: a point adds up the dependencies of its successors, each of
-which has stored (1 + dependency) / paths, so there are no atomics.  O(n + m) per source; on parts,
-where lists have no slices, the backward sweep selects the points of a level by a pass over all.  A
-sample of sources yields an estimate (Brandes, Pich 2007).
+which has stored (1 + dependency) / paths, so there are no atomics.  O(n + m) per source.  A sample
+of sources yields an estimate (Brandes, Pich 2007).
 
 The number of shortest paths in a grid of 1000 x 1000 overflows float64.  From the first source with
 an overflow on, counts are scaled: a float from 2**-256 to 2**256 and an exponent of 2**512, so that
 ratios of counts have the same precision.
 
-Paths by weights: `betweenness_weighted.py`.
+Graphs in parts: `betweenness_batch.py`.  Paths by weights: `betweenness_weighted.py`.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -35,6 +34,7 @@ from morph.algorithms.graph.arguments import (
     results_device,
     source_ids,
 )
+from morph.algorithms.graph.betweenness_batch import sweep_batches
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
 from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
@@ -63,13 +63,6 @@ class Work(NamedTuple):
     lost: Any  # flag: a count overflowed
     pull: Any  # kernel: pull or pull_none
     pulls: bool  # whether a level may pull
-
-
-class WorkOnParts(NamedTuple):
-    """The objects of `sweep_in_parts`, as a bundle."""
-
-    graph: Any
-    lost: Any
 
 
 @lists_vertices("sources")
@@ -105,9 +98,8 @@ def store_end(w, level, end):
 
 
 @kernel
-def expand(p, level, end, w, then, in_order: static):
-    if in_order:
-        store_end(w, level, end)
+def expand(p, level, end, w, then):
+    store_end(w, level, end)
     if p.paths > MOST:
         w.lost.set()
     for t in p.outnbrs:
@@ -145,9 +137,8 @@ def count_edges(p, state):
 
 
 @kernel
-def find_next(p, level, end, w, then, in_order: static):
-    if in_order:
-        store_end(w, level, end)
+def find_next(p, level, end, w, then):
+    store_end(w, level, end)
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
             then.add(t)
@@ -201,7 +192,7 @@ def sweep(w, order, ends, scaled: static):
     while first < end:
         level += 1
         if scaled:
-            foreach(order[first:end], find_next, level, end, w, order, 1)
+            foreach(order[first:end], find_next, level, end, w, order)
             foreach(order[end:], count_scaled, level)
         else:
             edges = i64(0)
@@ -214,7 +205,7 @@ def sweep(w, order, ends, scaled: static):
                 foreach(w.graph.points, w.pull, level, end, w, order,
                         where=lambda p: p.dist > level)  # fmt: skip
             else:
-                foreach(order[first:end], expand, level, end, w, order, 1)
+                foreach(order[first:end], expand, level, end, w, order)
         first = end
         end = len(order)
     if w.lost.take():
@@ -227,31 +218,6 @@ def sweep(w, order, ends, scaled: static):
         foreach(order[first:end], gather, level + 1, reached, ends, scaled)
         end = first
         first = before
-    return True
-
-
-@program
-def sweep_in_parts(w, now, then, ends, scaled: static):
-    """As `sweep`; selects the points of a level by their distances."""
-    foreach(w.graph.points, reset, scaled)
-    foreach(now, begin)
-    level, reached = i32(0), 0
-    while not now.empty:
-        level += 1
-        reached += len(now)
-        if scaled:
-            foreach(now, find_next, level, reached, w, then, 0)
-            foreach(then, count_scaled, level)
-        else:
-            foreach(now, expand, level, reached, w, then, 0)
-        now, then = then, now
-        then.clear()
-    if w.lost.take():
-        return False
-    while level > 0:
-        foreach(w.graph.points, gather, level, reached, ends, scaled,
-                where=lambda p: p.dist + 1 == level)  # fmt: skip
-        level -= 1
     return True
 
 
@@ -356,7 +322,9 @@ def dependencies(
         as_graph(graph)
     names: dict[str, Any] = {"paths": (f64, 0), "carried": (f64, 0), "share": (f64, 0)}
     with ExitStack() as added:
-        if by_weights:
+        if isinstance(graph, PartitionedGraph):
+            sweep_batches(graph, sources.tolist(), ends, added)
+        elif by_weights:
             added.enter_context(graph.points.temporary_columns(**names))
             sweep_by_weights(graph, sources.tolist(), ends, each)
         else:
@@ -368,15 +336,13 @@ def dependencies(
 
 
 def _objects(graph: Graph) -> list[Any]:
-    """Make the objects of `sweep`, or of `sweep_in_parts`."""
-    n, lost = len(graph.points), Flag(graph)
+    """Make the objects of `sweep`."""
+    n = len(graph.points)
     # spare capacity, so that warps still reserve slots in advance when the list is nearly complete
     order = Collection(graph.points, capacity=2 * n)
-    if isinstance(graph, PartitionedGraph):
-        return [lost, order, Collection(graph.points, capacity=n)]
     levels = Table("levels", graph, first=i64)
     levels.extend(n + 1)
-    return [lost, order, levels, Scalars(graph, edges=0)]
+    return [Flag(graph), order, levels, Scalars(graph, edges=0)]
 
 
 def _work(graph: Graph, lost: Flag, levels: Table, state: Scalars) -> Work:
@@ -390,21 +356,14 @@ def _sweep(
     each: Callable[[bool], Any],
 ) -> None:  # fmt: skip
     """Add the dependencies for each source; ``added`` gets the column for scales on overflow."""
-    lost, order, *others = objects
-    program: Any = sweep
-    lists, work = [order], WorkOnParts(graph, lost)
-    if isinstance(graph, PartitionedGraph):
-        program = sweep_in_parts
-        lists += others
-    else:
-        work = objects.once(_work, graph, lost, *others)
+    lost, order, levels, state = objects
+    work = objects.once(_work, graph, lost, levels, state)
 
     def run(s: int, scaled: bool) -> Any:
-        for x in lists:
-            x.clear()
+        order.clear()
         order.add(s)
-        call = program if scaled else partial(objects.run, program)
-        return call(work, *lists, ends, int(scaled))
+        call = sweep if scaled else partial(objects.run, sweep)
+        return call(work, order, ends, int(scaled))
 
     scaled = False
     for s in sources:

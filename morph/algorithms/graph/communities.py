@@ -4,17 +4,23 @@ All sums are integers and thus independent of the order: weights are scaled by a
 that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
 with linear probing and a load factor of at most one half.  Up to `MANY` arcs the table is in shared
 arrays, and on a GPU a thread, a warp or a block executes the vertex, depending on its degree.  The
-tables of other vertices are in memory, two slots for each of their arcs.
+tables of other vertices are in memory, two slots for each of their arcs.  The same memory has the
+tables of groups of vertices that are merged into one: the arcs of the coarser graph.
+
+Weights are not negative, so of the sums of a label so far the last is the largest.  So the largest
+sum, and the largest gain, is found while the arcs are added.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
@@ -22,12 +28,16 @@ from morph.launch.foreach import foreach, func, kernel
 from morph.operators.hashing import mix32, mix64
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, static, u32, u64
-from morph.runtime.arrays import all_true, any_true, count_true
+from morph.runtime.arrays import any_true, count_true
 from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
 PARTS = 4  # random parts of the vertices; a round evaluates the vertices of one part
+COLUMNS: dict[str, Any] = {  # of vertices
+    "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "active": i32,
+    "best": i64, "wants": bool_,
+}  # fmt: skip
 FEW, SOME, MANY = 8, 64, 1024  # arcs whose labels fit shared arrays of twice as many slots
 
 
@@ -56,6 +66,14 @@ class Pairs(NamedTuple):
     weight: Any
 
 
+class Arcs(NamedTuple):
+    """Both arcs of each edge, in compressed rows: int64, int32 and int64."""
+
+    offsets: Any
+    dst: Any
+    weight: Any
+
+
 class Rows(NamedTuple):
     """A graph with both arcs of each pair, and the hash tables of its vertices.
 
@@ -63,7 +81,8 @@ class Rows(NamedTuple):
     ----------
     graph : Graph
     slots : Table
-        The hash tables in memory, a row of two slots for each arc of a vertex of `has_most`.
+        The hash tables in memory, a row of two slots for each arc of a vertex of `has_most`; all
+        slots are empty between the steps that use them.
     degree : int
         The largest number of arcs of a vertex.
     """
@@ -74,8 +93,24 @@ class Rows(NamedTuple):
 
 
 @kernel
-def add_arc(a):
-    atomic_add(a.src.strength, a.weight)
+def add_strength(p, found):
+    """Add the weights of a vertex's arcs; count self-loops, and compare the arcs of each pair.
+
+    The difference is 0 if the arcs of each pair have the same weights in both directions; otherwise
+    it is 0 with a probability of 2**-64.
+    """
+    strength, loops, difference = i64(0), 0, u64(0)
+    for a in p.outedges:
+        low, high = min(p.id, a.dst.id), max(p.id, a.dst.id)
+        word = mix64(mix64(u64(low) << u64(32) | u64(high)) ^ u64(a.weight))
+        difference += word if p.id == low else ~word + u64(1)
+        loops += i32(a.dst == p)
+        strength += a.weight
+    p.strength += strength
+    if loops > 0:
+        atomic_add(found.loops, loops)
+    if difference != u64(0):
+        atomic_add(found.difference, difference)
 
 
 @func
@@ -86,33 +121,45 @@ def community_of(p, refining: static):
     return i32(0)
 
 
+@func
+def add_to_slots(slots, first, size, label, weight):
+    """Add a weight to a hash table of ``size`` slots in memory; return the label's sum so far.
+
+    A key is a label + 1.
+    """
+    at = i64(u32(label) * u32(GOLDEN)) * size >> 32
+    held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
+    while held != 0 and held != label + 1:
+        at = at + 1 if at + 1 < size else i64(0)
+        held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
+    return atomic_add(slots[first + (at >> 1)].sum[at & 1], weight) + weight
+
+
 @kernel
-def tabulate(p, slots, refining: static):
-    """Add the weights of a vertex's arcs by the labels of their targets, in a table in memory."""
-    first, size, community = p.first, i64(2) * p.out_degree, community_of(p, refining)
+def contract(p, g, slots, count):
+    """Add the weights of a vertex's arcs to other groups, in the table of its group.
+
+    The vertex with the number ``p.label`` has the begin of the table, and the number of arcs.
+    """
+    root, group = g.points[p.label], p.number
+    first, size = root.begin, i64(2) * min(root.arcs, i64(count))
     for a in p.outedges:
-        if community_of(a.dst, refining) == community:
-            label = a.dst.label
-            at = i64(u32(label) * u32(GOLDEN)) * size >> 32
-            held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
-            while held != 0 and held != label + 1:
-                at = at + 1 if at + 1 < size else i64(0)
-                held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
-            atomic_add(slots[first + (at >> 1)].sum[at & 1], a.weight)
+        if a.dst.number != group:
+            add_to_slots(slots, first, size, a.dst.number, a.weight)
 
 
 @func
 def add_label(keys, sums, slots, label, weight):
-    """Add a weight to a hash table of ``slots`` slots in shared arrays; a key is a label + 1.
+    """Add a weight to a hash table of ``slots`` slots in shared arrays; return the sum so far.
 
-    A small table is filled from its first slot on, without hashing.
+    A key is a label + 1.  A small table is filled from its first slot on, without hashing.
     """
     at = i64(0) if len(keys) <= 2 * FEW else i64(u32(label) * u32(GOLDEN)) * slots >> 32
     held = atomic_cas(keys[at], 0, label + 1)
     while held != 0 and held != label + 1:
         at = at + 1 if at + 1 < slots else i64(0)
         held = atomic_cas(keys[at], 0, label + 1)
-    atomic_add(sums[at], weight)
+    return atomic_add(sums[at], weight) + weight
 
 
 @func
@@ -171,17 +218,22 @@ def slots_of(p, a, slots):
 
 
 @kernel
-def clear(s):
-    for k in range(2):
-        s.key[k] = i32(0)
-        s.sum[k] = i64(0)
+def clear(p, slots):
+    """Empty the table of a vertex in memory."""
+    for a in p.outedges:
+        s = slots_of(p, a, slots)
+        s.key[0] = i32(0)
+        s.key[1] = i32(0)
+        s.sum[0] = i64(0)
+        s.sum[1] = i64(0)
 
 
 @kernel
-def unite(a, sets):
-    """Unite the ends of an arc if they have the same label."""
-    if a.src.label == a.dst.label:
-        sets.union(a.src, a.dst)
+def unite(p, sets):
+    """Unite a vertex with its neighbours of the same label."""
+    for t in p.outnbrs:
+        if t.id < p.id and t.label == p.label:
+            sets.union(p, t)
 
 
 @kernel
@@ -191,19 +243,19 @@ def take_root(p, sets):
 
 
 @kernel
-def clear_total(p):
-    p.total = 0
-
-
-@kernel
 def add_to_community(p, g):
     atomic_add(g.points[p.label].total, p.strength)
 
 
 @kernel
-def add_inside(a, found):
-    if a.src.label == a.dst.label:
-        atomic_add(found.inside, a.weight)
+def add_inside(p, found):
+    """Add the weights of a vertex's arcs within its community."""
+    inside = i64(0)
+    for a in p.outedges:
+        if a.dst.label == p.label:
+            inside += a.weight
+    if inside != 0:
+        atomic_add(found.inside, inside)
 
 
 def integer_weights(graph: Graph, pick: Any) -> Any:
@@ -230,17 +282,16 @@ def integer_weights(graph: Graph, pick: Any) -> Any:
     weight = graph.edges.weight.array[: len(graph.edges)][pick]
     if not weight.size:
         return weight.astype(np.int64)
-    real = weight.dtype.kind == "f"
-    wrong = ~(weight >= 0) | (weight == np.inf) if real else weight < 0
-    if not all_true(~wrong):
-        found = weight[int(wrong.argmax())]
+    least, most = weight.min(), weight.max()  # NaN if a weight is NaN
+    if not (least >= 0 and most < np.inf):
+        found = weight[int((~(weight >= 0) | (weight == np.inf)).argmax())]
         raise ValueError(f"communities need weights that are finite and not negative, not {found}")
     count = weight.size.bit_length()
-    if real:
+    if weight.dtype.kind == "f":
+        _, exponent = np.frexp(float(most))
         weight = weight.astype(np.float64)
-        _, exponent = np.frexp(float(weight.max()))
         return xp.rint(xp.ldexp(weight, BITS - count - int(exponent))).astype(np.int64)
-    shift = max(int(weight.max()).bit_length() + count - BITS, 0)
+    shift = max(int(most).bit_length() + count - BITS, 0)
     return (weight >> shift if shift else weight).astype(np.int64)
 
 
@@ -276,39 +327,118 @@ def integer_pairs(graph: Graph) -> tuple[Pairs, Any]:
     return merged(xp, *ends) if graph.directed else Pairs(*ends), twice
 
 
-def rows_of_graph(graph: Graph, **columns: Any) -> tuple[Rows, Pairs]:
-    """Return `rows_of_pairs` of a graph, and the pairs."""
-    pairs, twice = integer_pairs(graph)
-    rows = rows_of_pairs(graph.device, pairs, twice, **columns)
-    foreach(rows.graph.edges, add_arc)
-    return rows, pairs
+def rows_of_graph(graph: Graph, columns: Mapping[str, Any], merges: bool = False) -> Rows:
+    """Return the rows of a graph: of an undirected one its own arcs, if it has no self-loops.
 
-
-def rows_of_pairs(device: Device, pairs: Pairs, strength: Any, **columns: Any) -> Rows:
-    """Make the graph with both arcs of these pairs, and the hash tables.
-
-    ``strength``, (n,) int64, is the total weight of each vertex, in which self-loops count twice.
-    ``columns`` are further columns of the vertices, by name.
+    Parameters
+    ----------
+    graph : Graph
+    columns : mapping of str to type
+        Further columns of the vertices.
+    merges : bool
+        Whether groups of vertices will be merged, by `merged_groups`.
     """
-    xp, n = device.xp, len(strength)
-    low, high, weight = pairs
+    device, n = graph.device, len(graph.points)
+    if not (graph.directed or graph.gapped):
+        offsets, ids = graph.adjacency("out")
+        pick = slice(len(graph.edges)) if ids is None else ids
+        dst = graph.edges.dst.array[: len(graph.edges)][pick]
+        arcs = Arcs(offsets, device.xp.ascontiguousarray(dst), integer_weights(graph, pick))
+        rows = rows_of_arcs(device, arcs, columns, merges)
+        found = Scalars(rows.graph, loops=0, difference=u64(0))
+        foreach(rows.graph.points, add_strength, found)
+        if not found.loops and not found.difference:
+            return rows
+    pairs, twice = integer_pairs(graph)
+    rows = rows_of_arcs(device, arcs_of_pairs(device, pairs, n), columns, merges)
+    rows.graph.points.strength.array[:n] = twice
+    foreach(rows.graph.points, add_strength, Scalars(rows.graph, loops=0, difference=u64(0)))
+    return rows
+
+
+def arcs_of_pairs(device: Device, pairs: Pairs, n: int) -> Arcs:
+    """Return both arcs of each pair."""
+    xp, (low, high, weight) = device.xp, pairs
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
-    made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
-    columns |= {
-        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "active": i32,
-        "best": i64, "wants": bool_,
-    }  # fmt: skip
-    made.points.add_columns({name: (dtype, None) for name, dtype in columns.items()})
-    offsets = made.adjacency("out")[0]
+    made = Graph.from_edges(*ends, xp.concatenate([weight, weight]), n, device=device)
+    return Arcs(made.adjacency("out")[0], made.edges.dst.array, made.edges.weight.array)
+
+
+def rows_of_arcs(
+    device: Device, arcs: Arcs, columns: Mapping[str, Any], merges: bool, slots: Any = None
+) -> Rows:
+    """Make the graph of these arcs, and the hash tables.
+
+    Parameters
+    ----------
+    device : Device
+    arcs : Arcs
+        The graph uses their memory.
+    columns : mapping of str to type
+        Further columns of the vertices.
+    merges : bool
+        See `rows_of_graph`.
+    slots : Table, optional
+        The hash tables of a finer graph, whose memory is used again.
+    """
+    offsets, dst, weight = arcs
+    xp, n = device.xp, len(offsets) - 1
+    made = Graph.from_csr(offsets, dst, weight, copy=False, device=device)
+    made.points.add_columns({name: (dtype, None) for name, dtype in {**COLUMNS, **columns}.items()})
     degree = offsets[1:] - offsets[:-1]
-    largest = int(degree.max()) if n else 0
-    in_memory = xp.where(degree > MANY, degree, 0)
-    made.points.first_arc.array[:n] = offsets[:-1]
-    made.points.first.array[:n] = xp.cumsum(in_memory) - in_memory
-    made.points.strength.array[:n] = strength
-    slots = Table("slots", device, key=vec(i32, 2), sum=vec(i64, 2))
-    slots.extend(int(in_memory.sum()) if largest > MANY else 0)
+    largest, size = int(degree.max()) if n else 0, 0
+    if largest > MANY:
+        in_memory = xp.where(degree > MANY, degree, 0)
+        ends = xp.cumsum(in_memory)
+        made.points.first_arc.array[:n] = offsets[:-1]
+        made.points.first.array[:n] = ends - in_memory
+        size = int(ends[-1])
+    if slots is None:
+        size = len(dst) if merges else size
+        slots = Table("slots", device, key=vec(i32, 2), sum=vec(i64, 2))
+        slots.adopt(
+            size, {"key": xp.zeros(2 * size, np.int32), "sum": xp.zeros(2 * size, np.int64)}
+        )
     return Rows(made, slots, largest)
+
+
+def merged_groups(rows: Rows, group: Any, roots: Any) -> tuple[Arcs, Any]:
+    """Merge the vertices of each group, and the arcs between each two groups.
+
+    Parameters
+    ----------
+    rows : Rows
+        With the columns ``number``, int32, and ``begin`` and ``arcs``, int64; ``arcs`` is the
+        number of arcs of each group, at its root.
+    group : (n,) int32 array
+        The root of each vertex's group, also in the column ``label``.
+    roots : (k,) int array
+        The roots, ascending: vertices of the coarser graph.
+
+    Returns
+    -------
+    arcs : Arcs
+        Of the coarser graph, in any order in each row.
+    number : (n,) int array
+        The vertex of the coarser graph for each vertex.
+    """
+    xp, points, n, count = rows.graph.device.xp, rows.graph.points, len(group), len(roots)
+    number = points.number.array[:n]
+    number[roots] = xp.arange(count, dtype=np.int32)
+    number[:] = number[group]
+    size = xp.minimum(points.arcs.array[roots], count)
+    ends = xp.cumsum(size)
+    used = int(ends[-1])
+    points.begin.array[roots] = ends - size
+    foreach(points, contract, rows.graph, rows.slots, count)
+    key = rows.slots.key.array[:used].reshape(-1)
+    weight = rows.slots.sum.array[:used].reshape(-1)
+    at = xp.flatnonzero(key != 0)
+    offsets = xp.zeros(count + 1, np.int64)
+    offsets[1:] = xp.searchsorted(at, 2 * ends)
+    arcs = Arcs(offsets, key[at] - 1, weight[at])
+    key[:], weight[:] = 0, 0
+    return arcs, number
 
 
 def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
@@ -330,10 +460,16 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
     return inside / whole - resolution * squares
 
 
-def modularity_of(device: Device, pairs: Pairs, strength: Any, resolution: float) -> float:
-    """Return the modularity of the partition into single vertices, of these strengths."""
-    total = np.asarray(device.to_host(strength))
-    return modularity(int(total.sum()) - 2 * int(pairs.weight.sum()), total, resolution)
+def modularity_of(rows: Rows, resolution: float) -> float:
+    """Return the modularity of the partition into single vertices."""
+    graph = rows.graph
+    total = np.asarray(graph.device.to_host(graph.points.strength.array[: len(graph.points)]))
+    return modularity(int(total.sum()) - weight_of_arcs(rows), total, resolution)
+
+
+def weight_of_arcs(rows: Rows) -> int:
+    """Return the total weight of the arcs: self-loops are not among them."""
+    return int(rows.graph.edges.weight.array[: len(rows.graph.edges)].sum())
 
 
 def communities(graph: Graph, label: Any, value: float) -> Communities:

@@ -29,6 +29,7 @@ from morph.algorithms.graph.communities import (
     add_inside,
     add_label,
     add_to_community,
+    add_to_slots,
     clear,
     communities,
     enlist,
@@ -42,9 +43,9 @@ from morph.algorithms.graph.communities import (
     order_of,
     rows_of_graph,
     slots_of,
-    tabulate,
     take_root,
     unite,
+    weight_of_arcs,
     word_of,
 )
 from morph.data.collection import Collection, Set
@@ -79,11 +80,9 @@ def find_label(p, seed, round, size: static):
     sums = shared(i64, size)
     slots, label, most, own, best = i64(2) * p.out_degree, p.label, i64(0), i64(0), i64(NONE)
     for a in p.outedges:
-        add_label(keys, sums, slots, a.dst.label, a.weight)
-    for i in range(slots):
-        most = max(most, sums[i])
-        if keys[i] == label + 1:
-            own += sums[i]
+        most = max(most, add_label(keys, sums, slots, a.dst.label, a.weight))
+        if a.dst.label == label:
+            own += a.weight
     if round < FIRST or most > own:
         for i in range(slots):
             if sums[i] == most and keys[i] != 0:
@@ -97,13 +96,11 @@ def find_label(p, seed, round, size: static):
 @kernel
 def find_most(p, slots):
     """Find the largest weight of a label among the neighbours, and that of the own label."""
-    label, most, own = p.label, i64(0), i64(0)
+    first, size, label, most, own = p.first, i64(2) * p.out_degree, p.label, i64(0), i64(0)
     for a in p.outedges:
-        s = slots_of(p, a, slots)
-        for k in range(2):
-            most = max(most, s.sum[k])
-            if s.key[k] == label + 1:
-                own += s.sum[k]
+        most = max(most, add_to_slots(slots, first, size, a.dst.label, a.weight))
+        if a.dst.label == label:
+            own += a.weight
     p.most = most
     p.own = own
     p.blocked = False
@@ -187,10 +184,9 @@ def propagate(g, slots, degree, sets, seed, now, then):
         if degree > SOME:
             foreach(now, find_label, seed, round, 2 * MANY, where=has_many, balance="block")
         if degree > MANY:
-            foreach(now, tabulate, slots, 0, where=has_most)
             foreach(now, find_most, slots, where=has_most)
             foreach(now, choose, slots, seed, round, where=has_most)
-            foreach(slots, clear)
+            foreach(now, clear, slots, where=has_most)
         if round < FIRST:
             foreach(now, move, where=lambda p: p.wants)
             foreach(now, spread, where=lambda p: p.wants)
@@ -200,10 +196,10 @@ def propagate(g, slots, degree, sets, seed, now, then):
         now, then = then, now
         then.clear()
         round += 1
-    foreach(g.edges, unite, sets)
+    foreach(g.points, unite, sets)
     foreach(g.points, take_root, sets)
     foreach(g.points, add_to_community, g)
-    foreach(g.edges, add_inside, found)
+    foreach(g.points, add_inside, found)
     return found.inside
 
 
@@ -243,12 +239,12 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     """
     seed = checked_seed(seed)
     with graph.device.active():
-        rows, pairs = rows_of_graph(graph, most=i64, own=i64, blocked=bool_)
+        rows = rows_of_graph(graph, {"most": i64, "own": i64, "blocked": bool_})
         points, n = rows.graph.points, len(graph.points)
         lists = [Collection(points, capacity=n) for _ in range(2)]
         key = u64((seed + 1) % 2**64)  # 1 by default: it separates two joined triangles
         inside = propagate(*rows, Set(points), key, *lists)
         total = graph.device.to_host(points.total.array[:n])
-        inside += int(total.sum()) - 2 * int(pairs.weight.sum())  # self-loops
+        inside += int(total.sum()) - weight_of_arcs(rows)  # self-loops
         label = points.label.array[:n]
         return communities(graph, label, modularity(int(inside), total))

@@ -25,14 +25,20 @@ from morph.algorithms.graph.arguments import of_graph_on_one_device
 from morph.algorithms.graph.communities import (
     PARTS,
     Communities,
-    add_to_community,
-    clear_total,
     enlist,
     is_next,
     label_of,
     word_of,
 )
-from morph.algorithms.graph.louvain import find_communities, find_moves, gain, move, undo
+from morph.algorithms.graph.louvain import (
+    add_to_group,
+    clear_group,
+    find_communities,
+    find_moves,
+    gain,
+    move,
+    undo,
+)
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
@@ -49,6 +55,7 @@ def is_well_connected(p, factor):
 
 @kernel
 def keep_community(p, g):
+    """Record the community to divide, and its total weight."""
     p.community = p.label
     p.community_total = g.points[p.label].total
 
@@ -96,7 +103,7 @@ def confirm(p, g, factor, round):
         if a.dst.label == p.label and a.dst.moved != round:
             earlier += a.weight
     others = g.points[p.label].total - p.strength
-    p.wants = gain(p, earlier, others, factor) > 0.0
+    p.stays = gain(p, earlier, others, factor) > 0.0
 
 
 @kernel
@@ -112,12 +119,14 @@ def join(p, g, round):
 
 @kernel
 def test_connection(p, g, factor):
+    """Decide whether vertices may join the subcommunity that this vertex has joined."""
     root = g.points[p.label]
     root.joinable = is_well_connected(root, factor)  # race: all write the same
 
 
 @kernel
 def end_round(p):
+    """Let a later round evaluate a blocked vertex again; reset the marks of the round."""
     if p.blocked:
         p.active = 1
     p.wants = False
@@ -126,22 +135,26 @@ def end_round(p):
 
 @kernel
 def count_joined(p, found):
+    """Count the vertices that have joined another one."""
     if p.label != p.id:
         atomic_add(found.joined, 1)
 
 
 @kernel
 def restore_community(p):
+    """Make the community one group."""
     p.label = p.community
 
 
 @kernel
 def find_least(p, g):
+    """Find the smallest vertex of each subcommunity."""
     atomic_min(g.points[p.label].least, p.id)
 
 
 @kernel
 def take_least(p, g):
+    """Label a vertex by the smallest vertex of its subcommunity."""
     p.label = g.points[p.label].least
 
 
@@ -165,11 +178,11 @@ def refine(g, slots, degree, seed, factor, now):
                 foreach(now, block, g, seed, round, where=lambda p: p.wants)
                 foreach(now, move, g, round, where=lambda p: p.wants and not p.blocked)
                 foreach(now, confirm, g, factor, round, where=lambda p: p.moved == round)
-                foreach(now, undo, g, where=lambda p: p.moved == round and not p.wants)
-                foreach(now, join, g, round, where=lambda p: p.moved == round and p.wants)
+                foreach(now, undo, g, where=lambda p: p.moved == round and not p.stays)
+                foreach(now, join, g, round, where=lambda p: p.moved == round and p.stays)
                 foreach(
                     now, test_connection, g, factor,
-                    where=lambda p: p.moved == round and p.wants,
+                    where=lambda p: p.moved == round and p.stays,
                 )  # fmt: skip
                 foreach(now, end_round)
                 now.clear()
@@ -181,8 +194,8 @@ def refine(g, slots, degree, seed, factor, now):
     foreach(g.points, count_joined, found)
     if found.joined == 0:
         foreach(g.points, restore_community)
-    foreach(g.points, clear_total)
-    foreach(g.points, add_to_community, g)
+    foreach(g.points, clear_group)
+    foreach(g.points, add_to_group, g)
 
 
 @of_graph_on_one_device
@@ -191,37 +204,22 @@ def leiden(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities:
 
     Parameters
     ----------
-    graph : Graph, or an argument of `Graph.of`
-        On any device, with finite non-negative edge weights, by default 1.  Directions are ignored;
-        the weights of parallel edges, and of both directions, are added.
-    resolution : float
-        Resolution of the modularity, 0 or more: larger values yield smaller communities.
-    seed : int, default 0
-        Seed of the random decisions, 0 or more.  The result depends only on the graph and the
-        arguments; it is the same on all devices and for any number of threads.
+    graph, resolution, seed
+        As in `louvain`.
 
     Returns
     -------
     Communities
-        ``label``, shape (n,), int32, on the graph's device: the smallest point of each point's
-        community, -1 for deleted points; ``modularity``, a float; 0 if the total weight is 0;
-        ``number``, the number of communities.  Communities are connected.
+        As of `louvain`.
 
     Raises
     ------
-    TypeError
-        If ``resolution`` is not a number or ``seed`` not an integer.
-    ValueError
-        If ``resolution`` or a weight is negative or not finite, or ``seed`` is negative.
+    TypeError, ValueError
+        As by `louvain`.
 
     See Also
     --------
-    louvain : Merges whole communities: faster, of a smaller modularity.
-
-    Notes
-    -----
-    Weights are rounded to multiples of a power of 2, at most 2**-59 times the largest weight times
-    the number of edges.
+    louvain : Merges whole communities: faster, with smaller modularity.
 
     References
     ----------

@@ -5,9 +5,10 @@ Lambiotte, Lefebvre 2008), or form one of their own; then each community becomes
 coarser graph, and so on.  A cycle of rounds evaluates the vertices in `PARTS` random parts; all
 moves of a round are selected from the communities before it, by a hash table per vertex (like Naim,
 Manne, Halappanavar, Tumeo, 2017).  A vertex is evaluated again if a neighbour has moved to another
-community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019).  A round
-that decreases the modularity is rolled back.  A cycle of too little gain doubles the number of
-parts; a level ends after `HALVINGS` such cycles, so every run terminates.
+community than its own (pruning: Ozaki, Tezuka, Inaba 2016; Traag, Waltman, van Eck 2019), and the
+weights of all such moves since its evaluation exceed the margin by which its own community was
+better.  A round that decreases the modularity is rolled back.  A cycle of too little gain doubles
+the number of parts; a level ends after `HALVINGS` such cycles, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
@@ -34,13 +35,12 @@ from morph.algorithms.graph.communities import (
     PARTS,
     SOME,
     Communities,
-    Pairs,
     Rows,
     add_inside,
     add_label,
     add_to_community,
+    add_to_slots,
     clear,
-    clear_total,
     communities,
     community_of,
     enlist,
@@ -50,13 +50,12 @@ from morph.algorithms.graph.communities import (
     has_some,
     is_next,
     label_of,
-    merged,
+    merged_groups,
     modularity_of,
     order_of,
+    rows_of_arcs,
     rows_of_graph,
-    rows_of_pairs,
     slots_of,
-    tabulate,
     take_root,
     unite,
 )
@@ -76,18 +75,21 @@ from morph.prelude import (
     static,
     u64,
 )
-from morph.runtime.arrays import all_true
 
 HALVINGS = 2  # how often a level halves the parts that move at once; then it ends
 GAIN = 1e-4  # least gain of modularity of a cycle
+RELATIVE_GAIN = 0.003  # least gain of a cycle, relative to that of the level
 ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
-COLUMNS: dict[str, Any] = {"before": i32, "moved": i32, "most": f64}  # of vertices
+COLUMNS: dict[str, Any] = {  # of vertices
+    "before": i32, "moved": i32, "most": f64, "margin": i64, "number": i32, "begin": i64,
+    "arcs": i64,
+}  # fmt: skip
 REFINING: dict[str, Any] = {  # of vertices, for refinements
     "community": i32, "community_total": i64, "cut": i64, "least": i32, "joinable": bool_,
-    "blocked": bool_,
+    "blocked": bool_, "stays": bool_,
 }  # fmt: skip
 
 
@@ -100,6 +102,7 @@ class Weight(NamedTuple):
 
 @kernel
 def begin(p):
+    """Let the first cycle evaluate each vertex with neighbours."""
     p.active = i32(p.out_degree > 0)
     p.moved = -1
     p.total = 0
@@ -109,6 +112,15 @@ def begin(p):
 def gain(p, weight, total, factor):
     """Return the gain of modularity of a vertex in a community, times half of the total weight."""
     return f64(weight) - factor * f64(p.strength) * f64(total)
+
+
+@func
+def margin_of(own, most):
+    """Return by how much the gains of other communities must rise before a vertex moves.
+
+    A community without a neighbour of the vertex has no gain.
+    """
+    return i64(max(own - max(most, 0.0), 0.0))
 
 
 @func
@@ -139,17 +151,17 @@ def find_best(p, g, seed, factor, size: static, refining: static):
     community = community_of(p, refining)
     for a in p.outedges:
         if community_of(a.dst, refining) == community:
-            add_label(keys, sums, slots, a.dst.label, a.weight)
-    for i in range(slots):
-        c = keys[i] - 1
-        if c == label:
-            own += sums[i]
-        elif c >= 0 and may_join(g, c, refining):
-            most = max(most, gain(p, sums[i], g.points[c].total, factor))
+            c, weight = a.dst.label, a.weight
+            part = add_label(keys, sums, slots, c, weight)
+            if c == label:
+                own += weight
+            elif may_join(g, c, refining):
+                most = max(most, gain(p, part, g.points[c].total, factor))
     if most <= 0.0 and is_label_unused(p):
         most = f64(0)
         best = order_of(seed, p.id)
-    wants = most > gain(p, own, g.points[label].total - p.strength, factor)
+    stay = gain(p, own, g.points[label].total - p.strength, factor)
+    wants = most > stay
     if wants:
         for i in range(slots):
             c = keys[i] - 1
@@ -158,25 +170,29 @@ def find_best(p, g, seed, factor, size: static, refining: static):
                     best = max(best, order_of(seed, c))
     p.best = best
     p.wants = wants
+    p.margin = margin_of(stay, most)
     p.active = 0
 
 
 @kernel
 def find_gain(p, g, slots, factor, refining: static):
-    """Find the largest gain of a move."""
+    """Find the largest gain of a move, by a table in memory."""
+    first, size, community = p.first, i64(2) * p.out_degree, community_of(p, refining)
     label, most, own = p.label, f64(LOWEST), i64(0)
     for a in p.outedges:
-        s = slots_of(p, a, slots)
-        for k in range(2):
-            c = s.key[k] - 1
+        if community_of(a.dst, refining) == community:
+            c, weight = a.dst.label, a.weight
+            part = add_to_slots(slots, first, size, c, weight)
             if c == label:
-                own += s.sum[k]
-            elif c >= 0 and may_join(g, c, refining):
-                most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
+                own += weight
+            elif may_join(g, c, refining):
+                most = max(most, gain(p, part, g.points[c].total, factor))
     if most <= 0.0 and is_label_unused(p):
         most = f64(0)
+    stay = gain(p, own, g.points[label].total - p.strength, factor)
     p.most = most
-    p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
+    p.wants = most > stay
+    p.margin = margin_of(stay, most)
     p.active = 0
 
 
@@ -209,6 +225,7 @@ def move(p, g, round):
 
 @kernel
 def undo(p, g):
+    """Return to the community before the move; a later round evaluates the vertex again."""
     atomic_sub(g.points[p.label].total, p.strength)
     atomic_add(g.points[p.before].total, p.strength)
     p.label = p.before
@@ -226,19 +243,26 @@ def change_by(a, p, t, round):
 
 @kernel
 def add_change(p, found, round):
-    """Add the change by a move; activate neighbours in other communities (Traag et al. 2019)."""
+    """Add the change by a move; activate neighbours that it may cause to move, too.
+
+    These are in other communities (Traag et al. 2019), and the moves of their neighbours since
+    their evaluation add up to more than their margin.
+    """
     change = i64(0)
     for a in p.outedges:
         t = a.dst
         change += change_by(a, p, t, round)
         if t.label != p.label:
-            t.active = 1  # race: all write the same
+            loss = a.weight if t.label != p.before else 2 * a.weight
+            if atomic_sub(t.margin, loss) < loss:
+                t.active = 1  # race: all write the same
     if change != 0:
         atomic_add(found.inside, change)
 
 
 @kernel
 def subtract_change(p, found, round):
+    """Subtract the change by a move that will be undone."""
     change = i64(0)
     for a in p.outedges:
         change += change_by(a, p, a.dst, round)
@@ -248,6 +272,7 @@ def subtract_change(p, found, round):
 
 @kernel
 def add_square(p, found, share):
+    """Add the square of a community's fraction of the total weight."""
     part = f64(p.total) * share
     atomic_add(found.squares, i64(part * part * UNIT))
 
@@ -262,7 +287,23 @@ def evaluate(found, weight):
 
 
 @kernel
+def clear_group(p):
+    """Reset the totals of the group whose root is this vertex."""
+    p.total = 0
+    p.arcs = 0
+
+
+@kernel
+def add_to_group(p, g):
+    """Add a vertex to the totals of its group."""
+    root = g.points[p.label]
+    atomic_add(root.total, p.strength)
+    atomic_add(root.arcs, i64(p.out_degree))
+
+
+@kernel
 def restore(found):
+    """Restore the modularity before the round."""
     found.value = found.before
 
 
@@ -283,10 +324,11 @@ def find_moves(now, g, slots, degree, seed, factor, refining: static):
             now, find_best, g, seed, factor, 2 * MANY, refining, where=has_many, balance="block"
         )
     if degree > MANY:
-        foreach(now, tabulate, slots, refining, where=has_most)
         foreach(now, find_gain, g, slots, factor, refining, where=has_most)
-        foreach(now, choose, g, slots, seed, factor, refining, where=has_most)
-        foreach(slots, clear)
+        foreach(
+            now, choose, g, slots, seed, factor, refining, where=lambda p: has_most(p) and p.wants
+        )
+        foreach(now, clear, slots, where=has_most)
 
 
 @program
@@ -295,7 +337,7 @@ def improve(g, slots, degree, sets, seed, weight, now):
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
     foreach(g.points, begin)
     foreach(g.points, add_to_community, g)
-    foreach(g.edges, add_inside, found)
+    foreach(g.points, add_inside, found)
     measure(g, found, weight)
     first = found.value
     round, cycle, halvings, parts, factor = 0, 0, 0, PARTS, weight.factor
@@ -315,19 +357,20 @@ def improve(g, slots, degree, sets, seed, weight, now):
                     foreach(found, restore)
                 now.clear()
             round += 1
-        if not found.value - start >= GAIN:  # where start + GAIN is start, too
+        gained = found.value - start  # start + GAIN may be start
+        if not (gained >= GAIN and gained >= RELATIVE_GAIN * (found.value - first)):
             halvings += 1
             parts *= 2
         cycle += 1
-    foreach(g.edges, unite, sets)
+    foreach(g.points, unite, sets)
     foreach(g.points, take_root, sets)
-    foreach(g.points, clear_total)
-    foreach(g.points, add_to_community, g)
+    foreach(g.points, clear_group)
+    foreach(g.points, add_to_group, g)
     return found.value - first
 
 
 def _improved(
-    rows: Rows, label: Any, resolution: float, seed: int, refine: Any
+    rows: Rows, label: Any, weight: Weight, seed: int, refine: Any
 ) -> tuple[Any, Any, float]:
     """Move the vertices of a level between communities.
 
@@ -343,8 +386,6 @@ def _improved(
     """
     g, n = rows.graph, len(label)
     g.points.label.array[:n] = label
-    share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
-    weight = Weight(f64(share), f64(resolution * share))
     now, key = Collection(g.points, capacity=n), u64(seed % 2**64)
     gained = float(improve(*rows, Set(g.points), key, weight, now))
     label = group = g.points.label.array[:n]
@@ -355,7 +396,7 @@ def _improved(
 
 
 def _levels(
-    finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int, least: float, refine: Any
+    finest: Rows, label: Any, resolution: float, seed: int, least: float, refine: Any
 ) -> tuple[Any, float]:
     """Move vertices between communities, then merge groups of vertices, level by level.
 
@@ -363,8 +404,6 @@ def _levels(
     ----------
     finest : Rows
         The first level; another call can use it again.
-    pairs : Pairs
-        The edges of the first level.
     label : (n,) int32 array
         The communities before the first move.
     resolution : float
@@ -384,25 +423,23 @@ def _levels(
     device, rows = finest.graph.device, finest
     columns = COLUMNS | (REFINING if refine else {})
     xp, first = device.xp, label
+    share = 1 / max(int(rows.graph.points.strength.array[: len(label)].sum()), 1)
+    weight = Weight(f64(share), f64(resolution * share))
     least_vertex = xp.arange(len(label), dtype=np.int32)  # of each vertex of the level
     community = least_vertex  # the vertex of the level, for each one of the first level
     while True:
-        label, group, gained = _improved(rows, label, resolution, seed, refine)
+        label, group, gained = _improved(rows, label, weight, seed, refine)
         if rows is finest and gained < least:
             return first, -math.inf
-        vertices = xp.arange(len(label))
-        if all_true(label == vertices):
-            strength = rows.graph.points.strength.array[: len(label)]
-            return least_vertex[community], modularity_of(device, pairs, strength, resolution)
-        is_root = group == vertices  # the least vertex of a group is its label
-        roots, number_of = vertices[is_root], (xp.cumsum(is_root) - 1)[group]
+        roots = xp.flatnonzero(group == xp.arange(len(group)))  # the least vertex of each group
+        if len(roots) == len(group):
+            return least_vertex[community], modularity_of(rows, resolution)
         strength = rows.graph.points.total.array[roots]
-        least_vertex, community = least_vertex[roots], number_of[community]
-        low, high = number_of[pairs.low], number_of[pairs.high]
-        apart = low != high
-        pairs = merged(xp, low[apart], high[apart], pairs.weight[apart])
-        label = number_of[label[roots]]
-        rows = rows_of_pairs(device, pairs, strength, **columns)
+        arcs, number = merged_groups(rows, group, roots)
+        least_vertex, community = least_vertex[roots], number[community]
+        label = number[label[roots]]
+        rows = rows_of_arcs(device, arcs, columns, True, finest.slots)
+        rows.graph.points.strength.array[: len(roots)] = strength
 
 
 def find_communities(
@@ -431,17 +468,17 @@ def find_communities(
     seed = checked_seed(seed)
     device, gamma = graph.device, float(resolution)
     with device.active():
-        finest, pairs = rows_of_graph(graph, **COLUMNS, **(REFINING if refine else {}))
+        finest = rows_of_graph(graph, COLUMNS | (REFINING if refine else {}), merges=True)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
-        label, value = _levels(finest, pairs, label, gamma, seed, -math.inf, refine)
+        label, value = _levels(finest, label, gamma, seed, -math.inf, refine)
         while True:
             before = value
             if refine is not None:
-                seed += 1 << 32  # otherwise the groups would be almost the same again
-            found, modularity = _levels(finest, pairs, label, gamma, seed, least, refine)
+                seed += 1 << 32  # with the same seed the groups would be almost the same again
+            found, modularity = _levels(finest, label, gamma, seed, least, refine)
             if modularity > before:
                 label, value = found, modularity
-            if not modularity - before >= ITERATION_GAIN:  # as in `improve`
+            if not modularity - before >= ITERATION_GAIN:  # a difference, as in `improve`
                 return communities(graph, label, value)
 
 

@@ -12,6 +12,7 @@ probability in random order (Fischer, Noever, SODA 2018); up to n / 2 if weights
 path, where the time of a round is proportional to the edges of the vertices with new candidates.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from morph.algorithms.graph.arguments import (
     of_graph_on_one_device,
     results,
 )
+from morph.algorithms.graph.costs import has_equal_reverses
 from morph.algorithms.graph.mst import exact_sum
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
@@ -33,7 +35,7 @@ from morph.graph import Graph
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.hashing import mix64, unmix64
-from morph.prelude import atomic_cas, atomic_min, i32, i64, u64
+from morph.prelude import atomic_cas, atomic_min, i32, i64, static, u64
 from morph.runtime.arrays import any_true
 
 NONE = -1
@@ -65,7 +67,7 @@ def other_end(p, hashed, seed):
 
 
 @kernel
-def point_to_first(p, seed, zero):
+def point_to_first(p, seed, zero, both: static):
     free, best = i32(0), u64(0)
     for t in p.nbrs:  # shared: it has only reductions, so the neighbour follows from its hash
         if t != p and t.partner < 0:
@@ -94,8 +96,11 @@ def comes_before(w, key, edge, heaviest, best, first):
 
 
 @kernel
-def point_to_heaviest(p, seed, zero):
-    """Consider arcs of both directions, whose weights may differ, with positive weights."""
+def point_to_heaviest(p, seed, zero, both: static):
+    """Find the heaviest edge of positive weight to a free neighbour.
+
+    With ``both``, arcs to the vertex count, too; otherwise they are as heavy as their reverses.
+    """
     heaviest, best, to, edge = zero, u64(0), i32(NONE), i64(NONE)
     for e in p.outedges:
         w = zero + e.weight
@@ -103,12 +108,13 @@ def point_to_heaviest(p, seed, zero):
             key = hash_of(p, e.dst, seed)
             if comes_before(w, key, i64(e.id), heaviest, best, edge):
                 heaviest, best, to, edge = w, key, i32(e.dst.id), i64(e.id)
-    for e in p.inedges:
-        w = zero + e.weight
-        if w > 0 and w >= heaviest and e.src != p and e.src.partner < 0:
-            key = hash_of(p, e.src, seed)
-            if comes_before(w, key, i64(e.id), heaviest, best, edge):
-                heaviest, best, to, edge = w, key, i32(e.src.id), i64(e.id)
+    if both:
+        for e in p.inedges:
+            w = zero + e.weight
+            if w > 0 and w >= heaviest and e.src != p and e.src.partner < 0:
+                key = hash_of(p, e.src, seed)
+                if comes_before(w, key, i64(e.id), heaviest, best, edge):
+                    heaviest, best, to, edge = w, key, i32(e.src.id), i64(e.id)
     p.candidate = to
     p.edge = edge
 
@@ -135,15 +141,15 @@ def release(p, again):
 
 
 @program
-def match_rounds(g, point, seed, zero, heavy, again, matched):
+def match_rounds(g, point, seed, zero, both: static, heavy, again, matched):
     found = Scalars(g, size=0)
-    foreach(g.points, point, seed, zero)
+    foreach(g.points, point, seed, zero, both)
     foreach(g.points, match, g, matched, where=lambda p: p.candidate >= 0)
     while not matched.empty:
         found.size += len(matched)
         foreach(matched, release, again)
         matched.clear()
-        foreach(again, point, seed, zero)
+        foreach(again, point, seed, zero, both)
         foreach(again, match, g, matched, where=lambda p: p.candidate >= 0)
         again.clear()
     if not heavy:
@@ -207,6 +213,7 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
     seed, n = checked_seed(seed), len(graph.points)
     heavy = weighted and "weight" in graph.edges.columns
     zero = _zero(graph) if heavy else i32(0)
+    both = heavy and not has_equal_reverses(graph)
 
     def make() -> list[Any]:
         return [Collection(graph.points, capacity=n) for _ in range(2)]
@@ -215,7 +222,8 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
     columns["edge"] = i64, LAST
     with workspace(graph, "matching", make, **columns) as lists:
         point = point_to_heaviest if heavy else point_to_first
-        size = int(match_rounds(graph, point, u64(seed % 2**64), zero, heavy, *lists)) // 2
+        key = u64(seed % 2**64)
+        size = int(match_rounds(graph, point, key, zero, both, heavy, *lists)) // 2
         partner, edge = results(graph, "partner", "edge")
     with graph.device.active():
         edges = edge[partner > graph.device.xp.arange(n)]

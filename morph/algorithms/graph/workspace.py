@@ -278,7 +278,7 @@ def workspace(
     seed : dict of str to number, optional
         Values of columns at these points; other columns of the collection get 0.
     **points : (dtype, fill)
-        Columns of the points.
+        Columns of the points; for the fill None see `TemporaryColumns`.
     """
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:

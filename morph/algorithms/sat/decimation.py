@@ -4,9 +4,10 @@ Mezard, Zecchina (2002), in rounds: surveys converge; a fraction of the variable
 largest bias, get their likelier value; unit propagation runs to its end; the residual formula is
 compacted.  When the surveys are (nearly) trivial, local search can solve the residual formula.  If
 unit propagation meets a contradiction, fewer variables are fixed; if the surveys do not converge,
-even with inertia, the last round is rolled back and fewer variables are fixed, and at last a looser
-tolerance is accepted.  A complexity below zero means that most likely no model is left: too many
-variables were fixed at once, and decimation ends.  A round costs O(literals left) for each sweep.
+even with inertia, the last round is rolled back and fewer variables are fixed.  When no more rounds
+may be rolled back, surveys of a tolerance below 0.05 sweep again with a looser one, up to 0.05.  A
+complexity below zero means that most likely no model is left: too many variables were fixed at
+once, and decimation ends.  A round costs O(literals left) for each sweep.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 FRACTION, SWEEPS, UNDO, LEAST_COMPLEXITY = 0.03, 200, 4, -0.001  # defaults
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
-# The default tolerance: multiplied by (clauses / clauses left)**RISE, at most HIGHEST
+# The default tolerance of fewer variables than LARGE, whose complexity fluctuates more
+LARGE, TIGHT = 100_000, 0.03
+# That of others: LOOSEST, multiplied by (clauses / clauses left)**RISE, at most HIGHEST
 RISE, HIGHEST = 0.5, 0.1
 # below LATE of the clauses, messages that would change by at most LEAST_CHANGE bits stay, so that
 # surveys do not fade away while variables are still biased
@@ -87,9 +90,10 @@ def decimate(
     fraction : float
         Of all variables, fixed in a round at most.
     tolerance : float, optional
-        Surveys have converged when none changes by more: by default 0.05 at first, rising to 0.1 as
-        the formula shrinks, but 0.01 with a fraction below 0.02.  Looser ones take half the sweeps,
-        go on for longer, and leave an easier rest, but fail near the threshold.
+        Surveys have converged when none changes by more: by default 0.03, or from 100,000 variables
+        on 0.05 at first, rising to 0.1 as the formula shrinks, but 0.01 with a fraction below 0.02.
+        Looser ones take half the sweeps, but fail near the threshold, the more the fewer variables
+        there are.
     max_sweeps : int
         In a round; then twice as many with inertia 0.5, and four times as many with 0.75.
     undo : int
@@ -139,9 +143,10 @@ def options_of(
     check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
     check_number(least_complexity, "least_complexity")
     check_counts(max_sweeps=max_sweeps, undo=undo)
-    adapts = tolerance is None and fraction >= 0.02 and rho == 1
+    coarse, large = fraction >= 0.02, variables >= LARGE
+    adapts = tolerance is None and coarse and large and rho == 1
     if tolerance is None:
-        tolerance = LOOSEST if fraction >= 0.02 else 0.01
+        tolerance = (LOOSEST if large else TIGHT) if coarse else 0.01
     least = min(least_complexity * variables, -SLACK) if rho == 1 else float("-inf")
     return Options(fraction, tolerance, max_sweeps, rho, undo, least, adapts)
 
@@ -322,7 +327,7 @@ class Run:
         return Decimation(assignment, rest, names, status, *counts, likely)
 
     def _surveys(self) -> tuple[int, bool]:
-        """Converge with more and more inertia; at last, if no round can be undone, loosely."""
+        """Converge with more and more inertia; if no round can be undone, up to `LOOSEST`."""
         options, total = self.options, 0
         tolerance, least = options.tolerance, 0.0
         if options.adapts:

@@ -34,7 +34,8 @@ from morph.partition.formula import DividedFormula
 from morph.partition.group import RankGroup
 
 ATTEMPTS: tuple[dict[str, Any], ...] = (
-    {"undo": 1}, {"fraction": 0.01, "undo": 2}, {"fraction": 0.004},
+    {"undo": 1}, {"fraction": 0.02, "tolerance": 0.02, "undo": 1}, {"fraction": 0.01, "undo": 2},
+    {"fraction": 0.004},
 )  # fmt: skip
 Assignment = NDArray[np.bool_]
 

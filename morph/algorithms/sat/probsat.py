@@ -606,7 +606,7 @@ class _Run:
 
 
 def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
-    """Count the clauses that a model, which lies there, leaves unsatisfied."""
+    """Count the clauses that a model in the memory of a device leaves unsatisfied."""
     work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     xp = work.xp
     with work.active():

@@ -29,7 +29,7 @@ from morph.runtime.toolchain import OutOfTime, deadline
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
 ATTEMPTS = 4  # without a limit of time
 SEQUENCE: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
-    (decimate, {"undo": 1}), (decimate, {"fraction": 0.01, "undo": 2}),
+    (decimate, {"undo": 1}), (decimate, {"fraction": 0.02, "tolerance": 0.02, "undo": 1}),
     (backtrack, {"fraction": 0.02}),
     (backtrack, {"fraction": 0.01, "ratio": 0.8}), (decimate, {"fraction": 0.004}), (reinforce, {}),
 )  # fmt: skip

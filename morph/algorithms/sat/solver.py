@@ -153,7 +153,7 @@ def solve(
     cnf : path, clauses, (offsets, literals) or Formula
         As `morph.Formula.of` takes it.
     seed : int
-        0 or more.  The same seed gives the same model, unless the time runs out.
+        0 to 2^32 - 1.  The same seed gives the same model, unless the time runs out.
     time : float, optional
         Seconds after which to give up, checked between launches.  The last fifth is reserved for
         local search from the best assignment so far.  The time includes compiling.  Without a limit
@@ -188,7 +188,7 @@ def solve(
         All ranks make the same call, and each processes a range of the clauses, on ``device``, or
         on its item of a list; ``time`` has to be None.  A path is read in shares, and a divided
         formula (of `morph.generate.random_ksat` or `morph.io.read_cnf` with ``comm``) stays
-        divided.  With ``"auto"`` decimation is tried three times; ranks do not search locally
+        divided.  With ``"auto"`` decimation is tried four times; ranks do not search locally
         among all clauses as one device does, so the model may be another.  The first rank alone
         solves formulas unlike random k-SAT, and all formulas with other methods or if ``complete``
         is true.

@@ -226,7 +226,7 @@ ARGUMENTS = {
     "launch": "i64",  # number of this launch, for single(row)
     "threads": "i64",  # CPU threads to use
     "barrier": "u32*",  # the team's barrier words
-    "cursor": "i64*",  # the team's work-sharing counters, zero between launches
+    "cursor": "i64*",  # work-sharing counters, zero between launches but for those of claims
     "state": "i64*",  # see State; null unless fused
     "high_degree": "i64*",  # the list of long rows; see kernels/schedule/high_degree.h
     "report": "i64*",  # status and state for the host; may be null

@@ -147,7 +147,7 @@ class _LoopDivision:
     def _arrays_are_independent(self, s: ir.Stmt, facts: LoopFacts) -> bool:
         """Whether each array is only read, or only changed by one operation in any order.
 
-        As with columns, iterations may use the result of ``cas`` at an index that depends on them.
+        As with columns, iterations may use results of atomics at an index that depends on them.
         """
         nodes = list(ir.walk(s))
         evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
@@ -157,8 +157,7 @@ class _LoopDivision:
         ops: dict[str, set[str]] = {}
         for n in nodes:
             if isinstance(n, ir.ItemAtomic):
-                apart = n.op == "cas" and not facts.is_invariant(n.index)
-                if not apart and (id(n) not in evals or n.op not in COMMUTATIVE):
+                if facts.is_invariant(n.index) and (id(n) not in evals or n.op not in COMMUTATIVE):
                     return False
                 ops.setdefault(n.name, set()).add(n.op)
         return read.isdisjoint(ops) and all(len(found) == 1 for found in ops.values())
