@@ -24,7 +24,8 @@ from morph.language.weak import WeakObjects
 from morph.runtime.arrays import refuse_masked
 from morph.runtime.device import Array, Device, device_for
 
-LEAST_RING = 1 << 10  # number of places of a new ring of deleted rows
+# number of places of a new ring of deleted rows: the table's capacity >> RING, at least LEAST_RING
+RING, LEAST_RING = 4, 1 << 10
 
 
 class Table(Store):
@@ -282,7 +283,8 @@ class Table(Store):
     def allow_deletes(self) -> None:
         """Enable deletion: kernels then test for each row whether it is dead."""
         if not self.deletes:
-            dead, free = self._hidden_array("dead", self.capacity), self._ring(LEAST_RING)
+            dead = self._hidden_array("dead", self.capacity)
+            free = self._ring(max(self.capacity >> RING, LEAST_RING))
             self._hidden.update(dead=dead, free=free)
             self._changed()  # first: also an interrupt must invalidate launches without tests
             self.deletes = True
@@ -600,8 +602,8 @@ class Table(Store):
         """Provide capacity in the ring for ``more`` deleted rows."""
         w: list[int] = self._host_meta.tolist()
         used = w[TAIL] - min(w[HEAD], w[COMMITTED])
-        if used + more > self.ring.size:
-            self._resize_ring(used + more)
+        if used + more > self.ring.size:  # by much, as a new address invalidates bound launches
+            self._resize_ring(max(used + more, min(4 * self.ring.size, self.capacity)))
 
     def _ring(self, rows: int) -> Array:
         return self.device.zeros(1 << max(rows - 1, 0).bit_length(), np.int32)

@@ -44,7 +44,9 @@ from morph.updates.resolve import (
 )
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
-PART = 128  # entries that one item copies when rows are rebuilt
+# entries that one item copies when rows are rebuilt, on a CPU and on a GPU, where neighbouring
+# threads read neighbouring sectors of memory
+PART, SECTOR = 128, 8
 
 
 @func
@@ -318,9 +320,9 @@ def row_with(k, rows, count):
 
 
 @kernel
-def copy_part(part, old, new, top, count):
+def copy_part(part, old, new, top, count, length):
     """Copy the rows, or parts of rows, that lie in a part of the new arena."""
-    k, last = i64(part.id) * PART, min((i64(part.id) + 1) * PART, top)
+    k, last = i64(part.id) * length, min((i64(part.id) + 1) * length, top)
     p = i32(-1)
     while k < last:
         p += 1
@@ -336,8 +338,9 @@ def copy_part(part, old, new, top, count):
 
 def copy_entries(old: Any, new: Any, top: int) -> None:
     """Fill the rows that `GappedRows.rebuilt` returned, whose arena is used up to ``top``."""
-    parts = new.entries[: -(-top // PART)]
-    foreach(parts, copy_part, old, new, i64(top), i32(new.rows.capacity))
+    length = PART if new.entries.device.on_host else SECTOR
+    parts = new.entries[: -(-top // length)]
+    foreach(parts, copy_part, old, new, i64(top), i32(new.rows.capacity), i64(length))
 
 
 # --- a batch -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from morph.data.reclaim import referred
-from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import COUNT
 from morph.data.versions import latest
 from morph.graph.applied import Applied
 from morph.graph.gapped import (
@@ -136,10 +136,6 @@ class PreparedBatch:
         count: int = g.points._host_meta.item(COUNT)
         return count
 
-    def _is_ring_short(self, counters: list[int], deleted: int) -> bool:
-        """Whether the ring of edges lacks capacity for ``deleted`` arcs."""
-        return counters[TAIL] - min(counters[HEAD], counters[COMMITTED]) + deleted > self._ring
-
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
         """The latest batch as the fast path describes it: its counts, and the arguments."""
         raise NotImplementedError
@@ -204,7 +200,8 @@ class SingleChanges(PreparedBatch):
                 ordered = fast_path.ordered_below(g, first, reused)
                 if ordered and g.recycled is None:
                     return None
-        elif outcome == DELETED and self._is_ring_short(counters, self.rows):
+        ids = fast_path.edge_ids(self.points(g), counters, reused, ordered)
+        if outcome == DELETED and ids[4] - ids[3] + self.rows > self._ring:  # tail - head
             return None
         if outcome != DELETED or referred(edges):
             flags |= REFERRED
@@ -213,8 +210,7 @@ class SingleChanges(PreparedBatch):
             self._table_counters[COUNT] = self.rows
         numbers = (
             1, outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0,
-            *fast_path.edge_ids(self.points(g), counters, reused, ordered),
-            flags, ALL, index.stamp, a, b, weight,
+            *ids, flags, ALL, index.stamp, a, b, weight,
         )  # fmt: skip
         self._last = counters, outcome, numbers
         known = g, first, reused, arcs
