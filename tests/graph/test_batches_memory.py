@@ -14,18 +14,19 @@ from morph import generate, validate
 from morph.data import table
 from morph.graph import gapped
 from morph.prelude import i32
-from morph.updates import changes, edge_ids
+from morph.updates import changes, edge_ids, in_place
 
 TARGETS = ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @pytest.fixture(autouse=True)
-def in_place(monkeypatch):
+def as_large(monkeypatch):
     """Have small graphs follow batches as large ones do."""
     monkeypatch.setattr(changes, "SHARE", 0)
     monkeypatch.setattr(gapped, "LEAST", 64)
     monkeypatch.setattr(table, "LEAST_RING", 2)
     monkeypatch.setattr(edge_ids, "LARGE", 64)
+    monkeypatch.setattr(in_place, "PART", in_place.SECTOR)
 
 
 def held(g):
