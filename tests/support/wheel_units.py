@@ -1,7 +1,8 @@
 """Prints the units that public functions launch with default options, and a wheel does not have.
 
-Before these, the numbers of texts and records that a wheel has for GPUs alone.  Makes the calls of `morph warm`, then those of public functions on a CPU and on a device that stands
-for a GPU.  A process of its own: one that has launched a unit before does not build it again.
+First line: the numbers of texts and of records that a wheel has for GPUs alone.  Makes the calls of
+`morph warm`, then those of public functions on a CPU and on a device that stands for a GPU.
+A process of its own: one that has launched a unit before does not build it again.
 """
 
 import sys
