@@ -282,6 +282,34 @@ def test_points_without_labels_are_named_by_ids():
     assert morph.k_core(h, 0).points.tolist() == [7, 8, 9, 6]
 
 
+@pytest.mark.parametrize("values", [
+    np.array([b"a", b"b", b"c", b"d"]), np.array([1.5, 2.5, 3.5j, 4]), np.arange(4).astype("m8[h]"),
+    np.arange(4).astype("M8[D]"), np.arange(4).astype("M8[ns]"),
+], ids=lambda values: str(values.dtype))  # fmt: skip
+def test_arrays_of_other_types_are_labels(values):
+    names, other = values[:3], values[3]
+    g = Graph.from_edges([0, 1], [1, 2], weight=[1, 2])
+    g.labels = names
+    for source in (names[1], names[1:2], [names[1]], g.labels[1], g.labels[1:2]):
+        assert morph.bfs(g, source).distance.tolist() == [-1, 0, 1]
+    g.apply(updates=(names[:1], names[1:2], [5]), deletes=(names[1:2], names[2:]))
+    assert g.edges.live == 1 and g.weight(names[0], names[1]) == 5
+    assert g.ids_of(morph.k_core(g, 1).points).tolist() == [0, 1]
+    for wrong in (other, values):
+        with pytest.raises(ValueError, match="source: no vertex has the label"):
+            morph.bfs(g, wrong)
+
+
+def test_sources_of_dynamic_algorithms_are_labels():
+    g, _ = path_graph([30, 10, 20])
+    for kind in (morph.DynamicSSSP, morph.DynamicBFS):
+        dynamic = kind(g, [20, 30])
+        assert dynamic.sources.tolist() == [30, 20]
+        assert kind(g, dynamic.sources).distance.tolist() == dynamic.distance.tolist()
+        assert kind(Graph.from_edges([0], [1]), 1).sources.tolist() == [1]
+    assert morph.DynamicSSSP(morph.partition(g, ["python"] * 2), 10).sources.tolist() == [10]
+
+
 def test_strings_of_numpy_are_strings():
     g = Graph.from_edges([0, 1], [1, 2])
     g.labels = np.array(["a", "b", "c"])
@@ -298,16 +326,18 @@ def test_ends_of_edges_and_values_that_are_vertices():
     theirs = nx.minimum_spanning_edges(graph, data=False)
     assert {*map(frozenset, zip(src, dst, strict=True))} == {*map(frozenset, theirs)}
     found = morph.matching(g)
-    assert {
-        (a, b) for a, b in g.by_label(found.partner, vertices=True).items() if b is not None
-    } == {e for s, d in zip(*g.ends_of(found.edges), strict=True) for e in ((s, d), (d, s))}
-    before = g.by_label(morph.bfs(g, "a").predecessor, vertices=True)
+    partner = g.by_label(found.partner, values_are_vertices=True)
+    assert {(a, b) for a, b in partner.items() if b is not None} == {
+        e for s, d in zip(*g.ends_of(found.edges), strict=True) for e in ((s, d), (d, s))
+    }
+    before = g.by_label(morph.bfs(g, "a").predecessor, values_are_vertices=True)
     assert before == {"a": None, "b": "a", "c": "a", (0, 1): "c"}
     plain = Graph.from_edges([0, 1], [1, 2])
     assert [x.tolist() for x in plain.ends_of([1, 0])] == [[1, 0], [2, 1]]
-    assert plain.by_label(morph.bfs(plain).predecessor, vertices=True) == {0: None, 1: 0, 2: 1}
+    before = plain.by_label(morph.bfs(plain).predecessor, values_are_vertices=True)
+    assert before == {0: None, 1: 0, 2: 1}
     rows = morph.johnson(g, ["a", (0, 1)], predecessors=True).predecessor
-    assert g.by_label(rows.T, vertices=True)["b"] == ["a", "c"]
+    assert g.by_label(rows.T, values_are_vertices=True)["b"] == ["a", "c"]
     for wrong, error in ((["a"], TypeError), ([99], IndexError), ([-1], IndexError)):
         with pytest.raises(error, match="edge"):
             g.ends_of(wrong)
@@ -391,7 +421,7 @@ def test_graphs_in_parts_have_the_labels(kind):
     found = morph.sssp(parts, b, predecessors=True)
     validate.sssp(parts, found.distance, found.predecessor, source=b)
     assert parts.by_label(found.distance) == g.by_label(morph.sssp(g, b).distance)
-    assert parts.by_label(found.predecessor, vertices=True)[b] is None
+    assert parts.by_label(found.predecessor, values_are_vertices=True)[b] is None
     inserted = parts.apply(inserts=([a], [b], [1])).inserted
     assert [x[0] for x in parts.ends_of(inserted)] == [a, b]
     assert int(morph.bfs(parts, a).distance[5]) == 1
@@ -399,7 +429,7 @@ def test_graphs_in_parts_have_the_labels(kind):
         validate.bfs(parts, np.zeros(12, np.int32), source=a)
     with pytest.raises(ValueError, match="source: no vertex has the label 'z'"):
         morph.bfs(parts, "z")
-    with pytest.raises(TypeError, match="labels of a graph in parts"):
+    with pytest.raises(TypeError, match="labels of a partitioned graph"):
         parts.labels = range(12)
 
 
@@ -420,7 +450,7 @@ def test_labels_of_results_on_a_gpu_are_on_the_host(monkeypatch):
     assert type(plain.ends_of(morph.mst(plain).edges)[0]) is type(morph.mst(plain).edges)
     src, dst = g.ends_of(morph.path(g, morph.bfs(g, "a"), "d").edges)
     assert src.tolist() == ["a", "c"] and dst.tolist() == ["c", "d"]
-    assert g.by_label(morph.bfs(g, "a").predecessor, vertices=True)["d"] == "c"
+    assert g.by_label(morph.bfs(g, "a").predecessor, values_are_vertices=True)["d"] == "c"
 
 
 def test_ends_of_a_deleted_edge():

@@ -273,7 +273,7 @@ VALUES = {
 def test_then_reads_the_new_values_and_raises(kind, how, parts):
     """The values of before the batch come back, though `then` has read those of after it."""
     if parts and kind is morph.DynamicCores:
-        pytest.skip("takes no graph in parts")
+        pytest.skip("takes no partitioned graph")
     device = "python" if parts else "cpu"
     ends = [0, 1, 0], [1, 2, 2], [4, 4, 9]
     g = morph.Graph.from_edges(*ends, n=5, directed=False, device=device)

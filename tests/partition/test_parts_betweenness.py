@@ -1,10 +1,11 @@
-"""Betweenness on graphs in parts: batches of sources, against one device."""
+"""Betweenness on partitioned graphs: batches of sources, against one device."""
 
 import numpy as np
 import pytest
 from ranks import output_of_ranks
 
 import morph
+from morph.algorithms.graph import betweenness, path_counts
 from morph.algorithms.graph import betweenness_batch as batch
 
 
@@ -16,17 +17,17 @@ def drawn(directed, n=80, m=260, seed=5):
 
 def forget():
     """Compile constants again."""
-    for x in vars(batch).values():
+    for x in (*vars(batch).values(), *vars(betweenness).values()):
         getattr(x, "launches", {}).clear()
 
 
 @pytest.fixture
 def constants(monkeypatch):
-    """Set constants of the module for one test."""
+    """Set constants of the modules for one test."""
 
     def set_all(**values):
         for name, x in values.items():
-            monkeypatch.setattr(batch, name, x)
+            monkeypatch.setattr(batch if hasattr(batch, name) else path_counts, name, x)
         forget()
 
     yield set_all

@@ -377,5 +377,10 @@ def test_all_parts_in_one_run(script, tmp_path, capsys):
     row = {"graph": "grid5", "device": "cpu", "ms": 2.5, "SciPy ms": "5 (2 x)", "levels": 9}
     assert module.line_of(row) == "| grid5 cpu | 2.5 ms | SciPy 2 |"
     assert module.line_of({"graph": "grid5", "device": "cpu"}) is None
+    cores = list(range(16))
+    hosts, pairs = module.lanes_of(cores, 2, 3)
+    assert hosts == [cores[:4], cores[4:8]] and pairs == [[8, 9], [10, 11], [12, 13]]
+    assert module.lanes_of(cores[:3], 1, 3) == ([[0]], [[1, 2]])  # fewer than four and two cores
+    assert module.lanes_of(cores[:2], 1, 3) == ([[0, 1]], [[0, 1]])
     process = module.start(["sleep", "60"], [min(module.os.sched_getaffinity(0))], tmp_path / "log")
     assert module.finish(process, 0.1).startswith("ended after")

@@ -91,7 +91,7 @@ def forget(kernel: Kernel | Program) -> None:
 
 def overflowing(_: Any, program: Any, work: Any, *args: Any) -> Any:
     """Call a program as if there were more shortest paths than float64 counts."""
-    work.lost.set()
+    work.overflowed.set()
     return program(work, *args)
 
 
@@ -159,7 +159,7 @@ def graphs() -> None:
     for dtype in (np.int32, np.float64):
         h = morph.Graph.from_edges(*ends, weight=weight.astype(dtype))
         morph.matching(h, weighted=True)
-    with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a graph in parts
+    with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a partitioned graph
         morph.bfs(g)
     morph.triangle_count(morph.generate.grid(3, 3))
     with mock.patch.object(triangles, "MERGED_DEGREE", -1):  # else rows are merged
