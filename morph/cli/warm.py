@@ -233,11 +233,11 @@ def _run(job: tuple[str, str, int]) -> str:
     return name
 
 
-def _compile_for_gpu(job: tuple[str, str], folder: Path) -> str:
-    """Compile a text into the folder of a wheel; return the architecture."""
-    text, arch = job
-    cuda.ship(text, arch, folder)
-    return arch
+def _compile_for_gpus(job: tuple[str, tuple[str, ...]], folder: Path) -> str:
+    """Compile a text into the folder of a wheel; return the architectures."""
+    text, group = job
+    cuda.ship(text, group, folder)
+    return " ".join(group)
 
 
 class _Bar(Line):
@@ -318,8 +318,9 @@ def _ship(folder: Path, architectures: tuple[str, ...], pool: Pool, bar: _Bar | 
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.MODULE)
     texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
-    if jobs := list(product(texts, architectures)):
-        _in_parallel(pool, partial(_compile_for_gpu, folder=folder), jobs, bar)
+    texts.sort(key=len, reverse=True)  # longest compilation first
+    if jobs := list(product(texts, cuda.shared_ptx(architectures))):
+        _in_parallel(pool, partial(_compile_for_gpus, folder=folder), jobs, bar)
     for file in files:
         file.unlink()
 

@@ -129,7 +129,8 @@ def test_the_units_of_refine_alone():
 def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
-    monkeypatch.setattr(cuda, "ship", lambda text, arch, folder: made.append((text, arch)))
+    monkeypatch.setattr(cuda, "_assembler", lambda: None)
+    monkeypatch.setattr(cuda, "ship", lambda text, group, folder: made.append((text, *group)))
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
     with ThreadPool(1) as pool:
