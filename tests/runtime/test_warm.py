@@ -198,6 +198,23 @@ def test_the_build_of_a_wheel(hook, tmp_path, monkeypatch, kept):
     assert not kept or len(list(folder.iterdir())) == 4  # what is there is not compiled again
 
 
+def test_what_a_build_for_gpus_needs(hook, monkeypatch):
+    """An editable installation, which pip asks in the same way, compiles nothing."""
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    build, _, _ = hook
+
+    def get_requires_for_build_editable():
+        return build.dependencies()
+
+    assert build.dependencies() == get_requires_for_build_editable() == []
+    monkeypatch.setenv("MORPH_WHEEL_ARCHS", "sm_90")
+    assert build.dependencies() == ["nvidia-cuda-nvrtc>=13", "nvidia-cuda-nvcc>=13"]
+    assert get_requires_for_build_editable() == []
+    monkeypatch.setenv("MORPH_WHEEL", "none")
+    assert build.dependencies() == []
+
+
 def test_a_build_without_a_compiler(hook, monkeypatch):
     """The wheel of a user has no kernels; that of a release is not built."""
     if shipped.portable_flags(cpu.processor()) is None:
