@@ -210,8 +210,8 @@ def _text(device: str) -> Calls:
 LIBRARIES = tuple(x.LIBRARY for x in (clauses, numbers, reverses, compiled, sorting))
 
 CALLS: dict[str, Callable[[str], Calls]] = {
-    "refine": _refine,  # longest compilation first
-    "dynamic": _dynamic,
+    "dynamic": _dynamic,  # longest compilation first
+    "refine": _refine,
     "sat": _sat,
     "triangulate": _triangulate,
     "generate": _generate,
@@ -225,10 +225,10 @@ CALLS: dict[str, Callable[[str], Calls]] = {
 }
 
 
-def _run(job: tuple[str, str, int]) -> str:
+def _run(job: tuple[str, str, int, int]) -> str:
     """Run some of the calls of an algorithm, which compiles their kernels; return its name."""
-    name, device, start = job
-    for call in islice(CALLS[name](device), start, start + TOGETHER):
+    name, device, start, count = job
+    for call in islice(CALLS[name](device), start, start + count):
         call()
     return name
 
@@ -361,10 +361,11 @@ def warm(
         os.environ[shipped.COLLECT] = str(ship)
         spec = "cpu"
     device = device_of(spec).name
+    together = 1 if ship else TOGETHER  # a wheel's units, in full, are not left to few processes
     todo = [
-        (name, device, k)
+        (name, device, k, together)
         for name in CALLS if name in names or not names
-        for k in range(0, sum(1 for _ in CALLS[name](device)), TOGETHER)
+        for k in range(0, sum(1 for _ in CALLS[name](device)), together)
     ]  # fmt: skip
     jobs = jobs or cores()
     with progress_on(_Bar) as bar, _workers(jobs if ship else min(jobs, len(todo))) as pool:
