@@ -393,10 +393,12 @@ def during(run):
 def test_triangulation(ways, segments):
     """With few threads one item inserts many points in turn: it must not insert all of them."""
     ends_at_once(f"segments = {segments}\n{DURING}" + """
+from morph import testing
 from morph.algorithms.triangulation import delaunay
 rng, gpu = np.random.default_rng(0), device == "cuda"
 if not gpu:
     delaunay.CHUNK //= 2  # as with twice the points
+    testing.team(int(threads)).__enter__()  # one binary of a unit for all ways
 points = rng.random((2_000_000 if gpu else 200_000, 2))
 mesh = morph.triangulate(points[:30_000], device=device)
 ends = None
