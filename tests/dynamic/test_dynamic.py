@@ -200,6 +200,7 @@ def test_a_long_history(target, directed, monkeypatch):
         one.change(inserts=come, deletes=gone, updates=(named, weight))
         if step == steps // 2:
             one.change(delete_points=np.array([9]))
+    assert one.graph._adjacency.moves > 3 and one.graph.gapped
     validate.index(one.graph)
 
 
