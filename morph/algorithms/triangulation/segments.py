@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.kept import KeptTables
 from morph.algorithms.triangulation.tables import initial_capacity
 from morph.data.collection import Collection
 from morph.graph import Graph
@@ -409,12 +410,11 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         The segments that meet a constrained edge, whose segment is ``met``.
     """
     point, triangle = Ref("points"), Ref("triangles")
-    g.triangles.add("by", (i32, 3), fill=FREE)
-    g.triangles.add("claim", i64, fill=UNCLAIMED)
-    g.points.add("half_edge", i32, fill=-1)
-    g.points.add("degree", i32)
+    kept = KeptTables.of(g)
+    kept.attach(g.triangles, by=((i32, 3), FREE), claim=(i64, UNCLAIMED))
+    kept.attach(g.points, half_edge=(i32, -1), degree=(i32, 0))
     n = len(ends)
-    g.add_table(
+    kept.add_table(
         "chords",
         a=point,
         b=point,
@@ -425,7 +425,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         met=i32,
         priority=i32,
     )
-    g.add_table(
+    kept.add_table(
         "channel_edges", vertex=point, opposite=i32, by=i32, edge=i32, mate=Ref("channel_edges"),
         old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
         capacity=min(8 * n, (2 if g.device.on_host else 1) * len(g.triangles)),
@@ -434,10 +434,11 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
     foreach(g.triangles, index_corners)
     foreach(g.chords, orient)
-    capacities = (n, n, n, n, initial_capacity(g.device, n))
-    work, retry, remaining, winners, blocked = (
-        Collection(g.chords, capacity=c) for c in capacities
+    work, retry, remaining, winners = (
+        kept.list(f"{name} chords", g.chords, n)
+        for name in ("work", "retry", "remaining", "winners")
     )
+    blocked = kept.list("blocked", g.chords, initial_capacity(g.device, n))
     with g.device.active():  # by rows of triangles, whose neighbours lie near them
         order = argsort(g.points.half_edge.array[g.chords.a.array])
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
