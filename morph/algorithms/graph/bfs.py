@@ -81,7 +81,7 @@ def is_farther(t, level):
 
 @kernel
 def relax(p, limit, then, far, conflict, notes: static):
-    """Relax the edges of a vertex; with ``notes`` note in ``conflict`` that one is lowered again."""
+    """Relax the edges of a vertex; with ``notes``, ``conflict`` notes one that is lowered again."""
     level = p.dist + 1
     for t in p.outnbrs:
         before = atomic_min(t.dist, level)

@@ -7,6 +7,7 @@ same order.  Each table then has the same version at each step, and the bound la
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from morph.data.collection import Collection, Set
@@ -88,30 +89,25 @@ class KeptTables:
 
     def table(self, name: str, **columns: Any) -> Table:
         """Return a table outside of the graph."""
-        table: Table | None = self._objects.get(name)
-        if table is None:
-            table = self._objects[name] = Table(name, self.device, **columns)
+        table: Table = self._made(name, lambda: Table(name, self.device, **columns))
         table.truncate(0)
         return table
 
     def add_table(self, name: str, capacity: int = 0, **columns: Any) -> Table:
         """Add a table to the graph."""
-        g, table = self.graph, self._objects.get(name)
-        if table is None:
-            table = self._objects[name] = g.add_table(name, capacity=capacity, **columns)
+        g = self.graph
+        table: Table = self._made(name, lambda: g.add_table(name, capacity=capacity, **columns))
         g.tables[name] = table
         table.truncate(0)
-        return table  # type: ignore[no-any-return]
+        return table
 
     def list(
         self, name: str, table: Table | None = None, capacity: int = 0, **columns: Any
     ) -> Collection:
         """Return a list with at least this capacity."""
-        found: Collection | None = self._objects.get(name)
-        if found is None:
-            device = self.device if table is None else None
-            found = Collection(table, device=device, capacity=capacity, **columns)
-            self._objects[name] = found
+        device = self.device if table is None else None
+        options = {"device": device, "capacity": capacity, **columns}
+        found: Collection = self._made(name, lambda: Collection(table, **options))
         found.clear()
         if found.capacity < capacity:
             found.resize(capacity)
@@ -119,11 +115,17 @@ class KeptTables:
 
     def set(self, name: str, table: Table) -> Set:
         """Return the set of singletons of the rows of a table."""
-        found: Set | None = self._objects.get(name)
-        if found is None:
-            found = self._objects[name] = Set(table)
+        found: Set = self._made(name, lambda: Set(table))
         found.reset()
         return found
+
+    def _made(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return the object of this name, which is made at the first call."""
+        if not self.small:
+            return make()  # freed after its use
+        if name not in self._objects:
+            self._objects[name] = make()
+        return self._objects[name]
 
     def release(self) -> None:
         """Leave small tables to the next call; dissolve the graph of others."""

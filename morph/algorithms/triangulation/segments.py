@@ -53,6 +53,14 @@ def same_direction(a, x, v):
 
 
 @func
+def side_of(a, x, v):
+    """The side of v on the line from a to x; most often v is at x, where signs are not computed."""
+    if v.x == x.x and v.y == x.y:
+        return i32(0)
+    return orient2d(a, x, v)
+
+
+@func
 def first_edge(g, a, x):
     """The first edge that the ray from vertex a to x meets.
 
@@ -64,9 +72,10 @@ def first_edge(g, a, x):
     edge = i32(-1)
     end = None
     direction = i32(1)
+    b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+    first = side_of(a.xy, x, b.xy)
+    right, left = first, side_of(a.xy, x, c.xy)
     while edge < 0 and direction < 3:
-        b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
-        right, left = orient2d(a.xy, x, b.xy), orient2d(a.xy, x, c.xy)
         if right == 0 and same_direction(a.xy, x, b.xy):
             edge = half_edge(t, (k + 2) % 3)
             end = b
@@ -81,11 +90,19 @@ def first_edge(g, a, x):
                 direction += 1
                 t, k = g.triangles[start >> 2], start & 3
                 o = t.opposite[(k + 2) % 3]
+                right = first
             if o == HULL:
                 direction = i32(3)
             else:
                 o = behind(o)
                 t, k = g.triangles[o >> 2], ((o & 3) + direction) % 3
+                b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+                if direction == 1:  # the edge between the two triangles is at the left of the first
+                    right = left
+                    left = side_of(a.xy, x, c.xy)
+                else:
+                    left = right
+                    right = side_of(a.xy, x, b.xy)
     return edge, end
 
 
@@ -351,8 +368,8 @@ def retriangulate(s, g, channel_edges, round_key, retry):
 
 
 @program
-def recover(g, channel_edges, work, retry, remaining, winners, blocked):
-    round_key = FIRST_KEY
+def recover(g, channel_edges, work, retry, remaining, winners, blocked, round_key):
+    """Insert the segments of ``work``; return the key of the round after the last one."""
     while not work.empty:
         foreach(work, follow_edges, g, remaining)
         foreach(remaining, claim, g, round_key)
@@ -363,12 +380,12 @@ def recover(g, channel_edges, work, retry, remaining, winners, blocked):
         remaining.clear()
         winners.clear()
         round_key -= 1
-    return FIRST_KEY - round_key
+    return round_key
 
 
 @program
-def recover_one_by_one(g, channel_edges, work, retry, remaining, winners, blocked):
-    round_key = FIRST_KEY
+def recover_one_by_one(g, channel_edges, work, retry, remaining, winners, blocked, round_key):
+    """The same, with a round for each segment."""
     foreach(work, follow_edges, g, retry)  # many segments are edges already
     work, retry = retry, work
     retry.clear()
@@ -385,7 +402,7 @@ def recover_one_by_one(g, channel_edges, work, retry, remaining, winners, blocke
             i += 1
         work, retry = retry, work
         retry.clear()
-    return FIRST_KEY - round_key
+    return round_key
 
 
 def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection:
@@ -443,7 +460,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         order = argsort(g.points.half_edge.array[g.chords.a.array])
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
-    end, size = 0, FIRST_PART if g.device.on_host else n
+    end, size, round_key = 0, FIRST_PART if g.device.on_host else n, i64(FIRST_KEY)
     recover_part = recover_one_by_one if one_by_one else recover
     while end < n:
         first, end = end, min(n, end + size)
@@ -455,8 +472,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
                 work.extend(order[(priority >= first) & (priority < end)])
             else:
                 work.extend(order)
-        recover_part(g, g.channel_edges, work, retry, remaining, winners, blocked)
-        if end < n:
-            g.triangles.claim = UNCLAIMED  # the keys of rounds begin again
+        lists = work, retry, remaining, winners, blocked
+        round_key = i64(recover_part(g, g.channel_edges, *lists, round_key))
         size = GROWTH * end  # not by conflicts: these depend on the order of threads
     return blocked

@@ -250,6 +250,13 @@ def _mesh(
 def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
     """Markers of the segments of a domain and of its points; ``of``: the input's segments."""
     segments, n = domain.segments, len(graph.points)
+    point_markers = np.zeros(len(domain.points), np.int32)
+    if np.count_nonzero(graph.point_markers):
+        point_markers[:n] = graph.point_markers
+    if not np.count_nonzero(graph.segment_markers):  # the only marker is 1
+        ends = segments[domain.hull].ravel()
+        point_markers[ends[point_markers[ends] == 0]] = 1
+        return domain.hull.astype(np.int32), point_markers
     rank = np.full(len(segments), len(of))  # behind all segments of the input
     markers = np.zeros(len(segments), np.int32)
     known = domain.by != FREE
@@ -264,9 +271,6 @@ def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
     # zeros for most points: pages of memory that nothing writes need not be mapped
     reversed_rank = np.zeros(len(domain.points), np.int32)
     np.maximum.at(reversed_rank, ends, np.repeat(last - rank[marked], 2).astype(np.int32))
-    point_markers = np.zeros(len(domain.points), np.int32)
-    if np.count_nonzero(graph.point_markers):
-        point_markers[:n] = graph.point_markers
     ends = ends[point_markers[ends] == 0]
     point_markers[ends] = marker_of[last - reversed_rank[ends]]
     return markers, point_markers
