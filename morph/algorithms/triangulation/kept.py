@@ -19,7 +19,7 @@ from morph.prelude import f64, i32
 from morph.runtime.device import Device
 
 KEY = "triangulation"  # in `Graph.kept`
-MOST_KEPT = 1 << 12  # points of a triangulation whose tables are kept
+MOST_KEPT = 1 << 17  # points of a triangulation whose tables are kept: some 32 MB
 BASE = 3  # tables of each triangulation: points, edges, triangles
 _kept: dict[str, KeptTables] = {}  # by device
 

@@ -458,6 +458,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     blocked = kept.list("blocked", g.chords, initial_capacity(g.device, n))
     with g.device.active():  # by rows of triangles, whose neighbours lie near them
         order = argsort(g.points.half_edge.array[g.chords.a.array])
+        in_order = g.chords.priority.array[order]
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
     end, size, round_key = 0, FIRST_PART if g.device.on_host else n, i64(FIRST_KEY)
@@ -468,8 +469,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         g.channel_edges.truncate(0)
         with g.device.active():
             if end - first < n:
-                priority = g.chords.priority.array[order]
-                work.extend(order[(priority >= first) & (priority < end)])
+                work.extend(order[(in_order >= first) & (in_order < end)])
             else:
                 work.extend(order)
         lists = work, retry, remaining, winners, blocked

@@ -251,12 +251,13 @@ def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
     """Markers of the segments of a domain and of its points; ``of``: the input's segments."""
     segments, n = domain.segments, len(graph.points)
     point_markers = np.zeros(len(domain.points), np.int32)
+    if not np.count_nonzero(graph.segment_markers):  # the only marker is 1
+        point_markers[segments[domain.hull]] = 1
+        given = point_markers[:n]
+        np.copyto(given, graph.point_markers, where=graph.point_markers != 0)
+        return domain.hull.astype(np.int32), point_markers
     if np.count_nonzero(graph.point_markers):
         point_markers[:n] = graph.point_markers
-    if not np.count_nonzero(graph.segment_markers):  # the only marker is 1
-        ends = segments[domain.hull].ravel()
-        point_markers[ends[point_markers[ends] == 0]] = 1
-        return domain.hull.astype(np.int32), point_markers
     rank = np.full(len(segments), len(of))  # behind all segments of the input
     markers = np.zeros(len(segments), np.int32)
     known = domain.by != FREE
