@@ -37,7 +37,7 @@ class Rows:
     """
 
     offsets: Array
-    src: Array
+    src: Array | None
     dst: Array
     weight: Array | None
     order: Array | None = None

@@ -562,9 +562,7 @@ class Launch:
 
 def _scalars(store: Store, device: Device) -> Table:
     """Allocate a table of scalars that a program creates; the program assigns their values."""
-    made = Table("scalars", device)
-    for c in store.columns:
-        made.add(c.name, to_dtype(c.dtype))
+    made = Table("scalars", device, **{c.name: to_dtype(c.dtype) for c in store.columns})
     made.extend(1)
     return made
 

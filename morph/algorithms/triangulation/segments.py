@@ -74,8 +74,14 @@ def first_edge(g, a, x):
     direction = i32(1)
     b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
     first = side_of(a.xy, x, b.xy)
-    right, left = first, side_of(a.xy, x, c.xy)
+    right, left = first, i32(0)
     while edge < 0 and direction < 3:
+        # the edge between a triangle and the one before is at the right of one, the left of other
+        side = side_of(a.xy, x, c.xy if direction == 1 else b.xy)
+        if direction == 1:
+            left = side
+        else:
+            right = side
         if right == 0 and same_direction(a.xy, x, b.xy):
             edge = half_edge(t, (k + 2) % 3)
             end = b
@@ -97,12 +103,10 @@ def first_edge(g, a, x):
                 o = behind(o)
                 t, k = g.triangles[o >> 2], ((o & 3) + direction) % 3
                 b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
-                if direction == 1:  # the edge between the two triangles is at the left of the first
+                if direction == 1:
                     right = left
-                    left = side_of(a.xy, x, c.xy)
                 else:
                     left = right
-                    right = side_of(a.xy, x, b.xy)
     return edge, end
 
 
