@@ -37,7 +37,7 @@ class Rows:
     """
 
     offsets: Array
-    src: Array | None
+    src: Array
     dst: Array
     weight: Array | None
     order: Array | None = None

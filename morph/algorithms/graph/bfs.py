@@ -10,6 +10,7 @@ final pass over the edges recomputes them.  One launch.  Work: O(n + m), with de
 less than m.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -12,7 +12,7 @@ from typing import Any
 
 from morph.data.collection import Collection, Set
 from morph.data.table import Table
-from morph.data.temporary import TemporaryColumns, detach
+from morph.data.temporary import detach
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.prelude import f64, i32
@@ -46,8 +46,8 @@ class KeptTables:
         )
         g.kept[KEY] = self
         self._objects: dict[str, Any] = {}
-        self._columns: dict[Any, TemporaryColumns] = {}
-        self._attached: list[TemporaryColumns] = []
+        self._columns: dict[Any, Any] = {}  # `TemporaryColumns`
+        self._attached: list[Any] = []
 
     @classmethod
     def of(cls, g: Graph) -> KeptTables:
