@@ -149,7 +149,7 @@ template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
     if constexpr (N > 0)
         for (i32 i = 0; i < N; i++) float_total<N>(i) = 0;
 }
-template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
+template <class A> MORPH_OUTLINED void add_totals(const A& a) {  // by all lanes
     add_float_totals(a);
     if constexpr (A::TOTALS == 0 || SINGLE_BLOCK) {
     } else if constexpr (TARGET_GPU) {
