@@ -107,7 +107,7 @@ class Choices(NamedTuple):
     """What decides how the ranks are repaired."""
 
     share: float
-    round_edges: float  # 1e9: after a search in all points iterate, even if few have large residuals
+    round_edges: float  # 1e9: iterate after a search, even if few points have large residuals
     tolerance: float
     damping: float
     few: bool  # few points have all edges

@@ -39,11 +39,13 @@ from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.applied import Applied
+from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_cas, atomic_sub, i32, i64
 from morph.runtime.arrays import count_true
 
 DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
+POINT = 8  # edges whose scan takes as long as a point
 ROUND, ROUND_GPU = 64, 1 << 15  # edges whose scan takes as long as the steps of a round
 
 
@@ -52,7 +54,7 @@ class Cores(NamedTuple):
 
     graph: Any
     values: Any  # a row for each point: ``core``, ``support``, ``left``, ``queued``, ``fell``
-    totals: Any  # ``edges``: those scanned by the repair
+    totals: Any  # ``edges``: those that the repair has scanned, and `POINT` more for each point
     visited: Any  # the candidates of a round
     falling: Any
     then: Any  # those that fall next
@@ -65,7 +67,7 @@ class Batch(NamedTuple):
 
     changes: Any  # see `Applied.rows`
     rows: int  # the number of valid rows in ``changes``
-    most: int  # edges that may be scanned; above that, recomputing all values costs less
+    most: int  # edges, as counted in ``totals``, above which recomputing all values costs less
     step: int  # of falls, in all batches before
 
 
@@ -124,7 +126,7 @@ def lower(v, cores, step):
     v.core -= 1
     v.fell = step
     v.queued = 0
-    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree)
+    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree + POINT)
 
 
 @kernel
@@ -145,7 +147,7 @@ def withdraw_support(v, cores, step, following):
 
 @program
 def fall(cores, now, following, first, most):
-    """Lower values until all are supported; returns ``ABOVE * rounds`` and how many were lowered."""
+    """Lower values until all are supported; returns ``ABOVE * rounds`` and how many fell."""
     rounds, work = 0, 0
     while not now.empty and cores.totals.edges + rounds * cores.round_edges <= most:
         rounds, work = rounds + 1, work + len(now)
@@ -162,7 +164,7 @@ def reach(v, cores, queue):
     level = v.core
     v.left = v.support
     cores.visited.add(v)
-    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree)
+    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree + POINT)
     if v.support <= level:
         cores.falling.add(v)
     else:
@@ -295,6 +297,7 @@ class DynamicCores(Maintained):
     def __init__(self, graph: Any) -> None:
         self.graph = graph = as_graph(graph)
         self._lock = graph._lock
+        compile_ahead("DynamicCores", graph.device, graph)
         self._table: Any = Table(
             "cores", graph.device, core=i32, support=i32, left=i32, queued=i32, fell=i64
         )
@@ -327,7 +330,7 @@ class DynamicCores(Maintained):
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         changes, count = applied.rows()
-        most = int(self.share * (len(self._table) + len(self.graph.edges)))
+        most = int(self.share * (POINT * len(self._table) + len(self.graph.edges)))
         if count > most:
             return self._recompute(0)
         batch = Batch(changes, count, most, self._steps)

@@ -42,6 +42,7 @@ from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.applied import Applied
 from morph.language.arguments import check_number
+from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, f64, i32
 from morph.runtime.arrays import count_true
@@ -521,6 +522,7 @@ class DynamicPageRank(Maintained):
         self.damping, self.tolerance = float(damping), float(tolerance)
         self.graph = graph = as_graph(graph)
         self._lock = graph._lock
+        compile_ahead("DynamicPageRank", graph.device, graph)
         self._table: Any = Table(
             "ranks", graph.device, pack=("value", "residual", "queued", "more"),
             value=f64, residual=f64, given=f64, after=f64, queued=i32, more=i32,
