@@ -359,7 +359,7 @@ def set_all(ranks, given, after):
 
 
 @program
-def next_weight(radius, weight, previous, norm, before, until):
+def next_weight(ranks, radius, weight, previous, norm, before, until):
     """Choose the weight of the next iteration after one with ``weight``, or `LAST`.
 
     ``norm`` is that of the values that the iteration before made, with the weight ``previous``.
@@ -383,22 +383,23 @@ def iterate(ranks, size, scale, until):
     Returns how often.
     """
     rounds, norm, before = 0, UNKNOWN, UNKNOWN
-    weight, previous, following = 1.0, 1.0, 1.0
-    radius = ranks.radius
+    weight, previous, following, radius = 1.0, 1.0, 1.0, ranks.radius
     ranks.totals.sum, ranks.totals.dangling = 0.0, 0.0
     foreach(ranks.graph.points, take_all, ranks, ranks.values.given, scale)
     until = max(until, ranks.tolerated * ranks.totals.sum)
     while True:
         pull_all(ranks, size, ranks.values.given, ranks.values.after, weight)
         rounds, before, norm = rounds + 1, norm, ranks.totals.norm
-        following = next_weight(radius, weight, previous, norm, before, until)
+        radius = 0.0 if norm >= before else radius  # so that the norm falls, or this ends
+        following = next_weight(ranks, radius, weight, previous, norm, before, until)
         if following == LAST:
             set_all(ranks, ranks.values.given, ranks.values.after)
             break
         previous, weight = weight, following
         pull_all(ranks, size, ranks.values.after, ranks.values.given, weight)
         rounds, before, norm = rounds + 1, norm, ranks.totals.norm
-        following = next_weight(radius, weight, previous, norm, before, until)
+        radius = 0.0 if norm >= before else radius  # so that the norm falls, or this ends
+        following = next_weight(ranks, radius, weight, previous, norm, before, until)
         if following == LAST:
             set_all(ranks, ranks.values.after, ranks.values.given)
             break
