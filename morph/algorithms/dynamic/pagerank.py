@@ -69,7 +69,7 @@ class Ranks(NamedTuple):
     """The values to repair, as a bundle."""
 
     graph: Any
-    values: Any  # a row for each point: see `DynamicPageRank`
+    values: Any  # a row for each point: see `DynamicPageRank._table`
     totals: Any  # see `TOTALS`
     damping: float
     tolerated: float  # norm, for a sum of values of 1
@@ -135,9 +135,9 @@ def is_edge(c):
 def count_change(c, ranks, changed):
     u = ranks.values[c.end[0]]
     if c.outcome == INSERTED:
-        atomic_add(u.more, 1)
+        atomic_add(u.degree_change, 1)
     else:
-        atomic_add(u.more, -1)
+        atomic_add(u.degree_change, -1)
     enqueue(u, changed)
 
 
@@ -145,26 +145,26 @@ def count_change(c, ranks, changed):
 def keep_contribution(v, ranks):
     """Change a value such that the contribution of its point along an edge stays the same."""
     now = ranks.graph.points[v.id].out_degree
-    before = now - v.more
-    v.more = 0
+    before = now - v.degree_change
+    v.degree_change = 0
     v.queued = 0
-    v.given = 0.0
+    v.contribution = 0.0
     if before > 0:
-        v.given = v.value / before
+        v.contribution = v.value / before
         if now > 0:
-            kept = v.given * now
+            kept = v.contribution * now
             fallen = v.value - kept
             v.value = kept
             change_residual(v, fallen, ranks)
             atomic_add(ranks.totals.sum, -fallen)
             atomic_add(ranks.totals.residual, fallen)
     elif now > 0:
-        v.given = v.value / now
+        v.contribution = v.value / now
 
 
 @kernel
 def give_change(c, ranks, frontier):
-    amount = ranks.damping * ranks.values[c.end[0]].given
+    amount = ranks.damping * ranks.values[c.end[0]].contribution
     if c.outcome == DELETED:
         amount = -amount
     v = ranks.values[c.end[1]]
@@ -303,59 +303,60 @@ def push_frontier(ranks, size, aim, frontier, deferred, active):
 
 
 @func
-def write_contribution(p, degree, value, given, ranks):
+def write_contribution(p, degree, value, to, ranks):
     """Write the contribution along an edge, and add up the values of points without edges."""
-    given[p.id] = value / max(degree, 1)
+    to[p.id] = value / max(degree, 1)
     if degree == 0:
         atomic_add(ranks.totals.dangling, value)
 
 
 @kernel
-def take_all(p, ranks, given, scale):
+def apply_residual(p, ranks, current, scale):
     """Add a residual to its value, from which the iterations begin."""
     v = ranks.values[p.id]
     value = (v.value + v.residual) * scale
     atomic_add(ranks.totals.sum, value)
-    write_contribution(p, p.out_degree, value, given, ranks)
+    write_contribution(p, p.out_degree, value, current, ranks)
 
 
 @kernel
-def pull(p, ranks, given, after, base, weight):
-    """Replace the contributions before the present ones by those after them."""
+def pull(p, ranks, current, other, base, weight):
+    """Compute a contribution from the current ones; ``other`` has those before, and gets it."""
     total = 0.0
     for t in p.innbrs:
-        total += given[t.id]
+        total += current[t.id]
     degree = p.out_degree
     value = base + ranks.damping * total
-    atomic_add(ranks.totals.norm, abs(value - given[p.id] * max(degree, 1)))
-    previous = after[p.id] * max(degree, 1)
-    write_contribution(p, degree, value + (weight - 1.0) * (value - previous), after, ranks)
+    atomic_add(ranks.totals.norm, abs(value - current[p.id] * max(degree, 1)))
+    previous = other[p.id] * max(degree, 1)
+    write_contribution(p, degree, value + (weight - 1.0) * (value - previous), other, ranks)
 
 
 @kernel
-def set_values(p, ranks, given, after):
+def set_value(p, ranks, current, other):
     v = ranks.values[p.id]
     edges = max(p.out_degree, 1)
-    v.value = given[p.id] * edges
-    v.residual = after[p.id] * edges - v.value
+    v.value = current[p.id] * edges
+    v.residual = other[p.id] * edges - v.value
     atomic_add(ranks.totals.sum, v.value)
     atomic_add(ranks.totals.residual, v.residual)
     atomic_add(ranks.totals.norm, abs(v.residual))
 
 
 @program
-def pull_all(ranks, size, given, after, weight):
-    """Iterate once, with the base for which the residuals have sum 0."""
+def iterate_once(ranks, size, current, other, weight):
+    """Iterate with the base for which the residuals have sum 0."""
     jumping = (1.0 - ranks.damping) * ranks.totals.sum + ranks.damping * ranks.totals.dangling
     ranks.totals.base = jumping / size.live
     ranks.totals.dangling, ranks.totals.norm = 0.0, 0.0
-    foreach(ranks.graph.points, pull, ranks, given, after, ranks.totals.base, weight)
+    foreach(ranks.graph.points, pull, ranks, current, other, ranks.totals.base, weight)
 
 
 @program
-def set_all(ranks, given, after):
+def set_values(ranks, current, other):
+    """End with the current values; those after them less these are the residuals."""
     ranks.totals.sum, ranks.totals.residual, ranks.totals.norm = 0.0, 0.0, 0.0
-    foreach(ranks.graph.points, set_values, ranks, given, after)
+    foreach(ranks.graph.points, set_value, ranks, current, other)
 
 
 @program
@@ -377,7 +378,7 @@ def next_weight(ranks, radius, weight, previous, norm, before, until):
 
 
 @program
-def iterate(ranks, size, scale, until):
+def iterate(ranks, size, current, other, scale, until):
     """Iterate from the values times ``scale``, until the norm is tolerated, or at most ``until``.
 
     Returns how often.
@@ -385,23 +386,23 @@ def iterate(ranks, size, scale, until):
     rounds, norm, before = 0, UNKNOWN, UNKNOWN
     weight, previous, following, radius = 1.0, 1.0, 1.0, ranks.radius
     ranks.totals.sum, ranks.totals.dangling = 0.0, 0.0
-    foreach(ranks.graph.points, take_all, ranks, ranks.values.given, scale)
+    foreach(ranks.graph.points, apply_residual, ranks, current, scale)
     until = max(until, ranks.tolerated * ranks.totals.sum)
     while True:
-        pull_all(ranks, size, ranks.values.given, ranks.values.after, weight)
+        iterate_once(ranks, size, current, other, weight)
         rounds, before, norm = rounds + 1, norm, ranks.totals.norm
         radius = 0.0 if norm >= before else radius  # so that the norm falls, or this ends
         following = next_weight(ranks, radius, weight, previous, norm, before, until)
         if following == LAST:
-            set_all(ranks, ranks.values.given, ranks.values.after)
+            set_values(ranks, current, other)
             break
         previous, weight = weight, following
-        pull_all(ranks, size, ranks.values.after, ranks.values.given, weight)
+        iterate_once(ranks, size, other, current, weight)
         rounds, before, norm = rounds + 1, norm, ranks.totals.norm
         radius = 0.0 if norm >= before else radius  # so that the norm falls, or this ends
         following = next_weight(ranks, radius, weight, previous, norm, before, until)
         if following == LAST:
-            set_all(ranks, ranks.values.after, ranks.values.given)
+            set_values(ranks, other, current)
             break
         previous, weight = weight, following
     return rounds
@@ -443,7 +444,8 @@ def converge(ranks, size, scale, until, frontier, deferred, active):
     iterating = until >= 0.0
     while True:
         if iterating:
-            pulled = iterate(ranks, size, scale, until)
+            pulled = iterate(ranks, size, ranks.values.contribution,
+                             ranks.values.next_contribution, scale, until)  # fmt: skip
             done, iterations, aim = done + ABOVE * pulled, iterations + pulled, 1.0
         else:
             pulled = push_frontier(ranks, size, aim, frontier, deferred, active)
@@ -525,8 +527,9 @@ class DynamicPageRank(Maintained):
         self._lock = graph._lock
         compile_ahead("DynamicPageRank", graph.device, graph)
         self._table: Any = Table(
-            "ranks", graph.device, pack=("value", "residual", "queued", "more"),
-            value=f64, residual=f64, given=f64, after=f64, queued=i32, more=i32,
+            "ranks", graph.device, pack=("value", "residual", "queued", "degree_change"),
+            value=f64, residual=f64, contribution=f64, next_contribution=f64, queued=i32,
+            degree_change=i32,
         )  # fmt: skip
         self._lists = tuple(Collection(self._table) for _ in range(3))
         totals = Scalars(graph, **TOTALS)
@@ -609,5 +612,5 @@ class DynamicPageRank(Maintained):
         for c in self._lists:
             c.clear()
         with self.graph.device.active():
-            for name in ("more", "queued"):
+            for name in ("degree_change", "queued"):
                 self._table.columns[name].array[:] = 0
