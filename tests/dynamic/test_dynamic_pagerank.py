@@ -179,6 +179,19 @@ def test_sums_over_a_component_do_not_fall_slowly():
     assert 0 < done.rounds < 60
 
 
+def test_iterations_of_undirected_graphs_are_accelerated():
+    """Beside those of the same arcs in a directed graph, whose eigenvalues might be complex."""
+    rounds = []
+    for directed in (False, True):
+        grid = morph.generate.grid(40, 40, device="cpu")
+        g = morph.Graph.from_edges(*grid.edge_list()[:2], n=1600, directed=directed, device="cpu")
+        dynamic = morph.DynamicPageRank(g, tolerance=1e-9)
+        dynamic.share = 0.0
+        rounds.append(dynamic.apply(([0, 1599], [1599, 0])).rounds)
+        compare_large(dynamic)
+    assert 0 < 1.5 * rounds[0] < rounds[1]
+
+
 @pytest.mark.parametrize("pushes", [1e9, pagerank.PUSHES])
 def test_no_drift_in_200_batches(pushes):
     """Hubs and dangling points come and go, and the graph grows and shrinks."""
