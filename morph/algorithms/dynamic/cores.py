@@ -130,7 +130,7 @@ def lower(v, cores, step):
 
 
 @kernel
-def withdraw_support(v, cores, step, following):
+def remove_support(v, cores, step, following):
     """Count the support of a vertex that fell; neighbours of its old value lose it."""
     level, support = v.core, i32(0)
     for t in cores.graph.points[v.id].nbrs:
@@ -152,7 +152,7 @@ def fall(cores, now, following, first, most):
     while not now.empty and cores.totals.edges + rounds * cores.round_edges <= most:
         rounds, work = rounds + 1, work + len(now)
         foreach(now, lower, cores, first + rounds)
-        foreach(now, withdraw_support, cores, first + rounds, following)
+        foreach(now, remove_support, cores, first + rounds, following)
         now, following = following, now
         following.clear()
     return ABOVE * rounds + work
