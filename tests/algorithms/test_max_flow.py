@@ -83,6 +83,7 @@ def test_flows_of_changed_graphs(target, edges, more, data):
     n, src, dst, w = more
     size = max(edges[0], n, 2)
     g = graph_of((size, *edges[1:]), target)
+    morph.max_flow(g, 0, size - 1)  # its network is not that of the changed graph
     m = len(g.edges)
     deletes = data.draw(st.lists(st.integers(0, m - 1), unique=True)) if m else []
     g.apply(inserts=(src, dst, w.astype(np.int32)), deletes=np.array(deletes, np.int64))
@@ -109,6 +110,16 @@ def test_larger_graphs_with_many_threads(device):
         n = len(g.points)
         for s, t in ((0, n - 1), (n // 2, 1)):
             check(g, s, t, device)
+
+
+def test_many_active_vertices_and_few():
+    """A thread or block pushes few active vertices, all threads many."""
+    width = 3000
+    middle, path = np.arange(2, width + 2), width + 2 + np.arange(20)
+    src = np.concatenate([np.zeros(width, int), middle, [path[0]] * 3, path[:-1], path[-1:]])
+    dst = np.concatenate([middle, np.full(width, path[0]), middle[:3], path[1:], [1]])
+    capacity = np.concatenate([middle % 5, middle % 3, [9] * 3, np.full(len(path), 2500)])
+    check(morph.Graph.from_edges(src, dst, weight=capacity, device="cpu"), 0, 1, "cpu")
 
 
 @tries(8)
