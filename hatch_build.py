@@ -63,6 +63,8 @@ class CompiledKernels(BuildHookInterface):
             other = {k: v for k, v in environment.items() if k != "PYTHONPATH"}
             if subprocess.run([python, *ship, *names], cwd=self.root, env=other).returncode:
                 self.app.display_warning(f"{python}: the wheel holds no records of units for it")
+        for unfinished in folder.glob("tmp-*"):  # of a build that was killed
+            unfinished.unlink()
         build_data["force_include"][str(folder)] = "morph/compiled"
         build_data["pure_python"] = False
         libc = platform.libc_ver()[1].replace(".", "_")

@@ -5,9 +5,9 @@
 Inputs and kernels are made first, on all cores, without a clock.  Then the parts of three groups
 run: ``gpu`` measures the GPU, its host threads on four cores of their own; ``two`` measures Morph
 and peers on two other cores at the same time; ``all`` measures on all cores when both groups have
-ended.  The parts of a group run one after another, so no two parts time a CPU at once, unless
---pairs gives ``two`` several pairs of cores.  A group is left out without a GPU, or without more
-than two cores.
+ended.  The parts of a group run one after another, unless --gpus spreads ``gpu`` over several GPUs
+or --pairs gives ``two`` several pairs of cores.  A group is left out without a GPU, or without
+more than two cores.
 
 RESULTS receives the output of each part, and ``summary.md``: machine, commit, and the rows of all
 tables, with each peer's time over Morph's.  A part that exceeds its limit is ended; its finished
@@ -99,7 +99,7 @@ def finish(process: subprocess.Popen, seconds: float) -> str:
     return "done" if status == 0 else f"failed: {status}"
 
 
-def run(parts: deque[Part], cores: list[int], end: float, o: argparse.Namespace) -> None:
+def run(parts: deque[Part], cores: list[int], gpu: str, end: float, o: argparse.Namespace) -> None:
     """Run the parts of a queue one after the other until a time of the clock."""
     while parts:
         part = parts.popleft()
@@ -109,9 +109,8 @@ def run(parts: deque[Part], cores: list[int], end: float, o: argparse.Namespace)
         script, *options = shlex.split(part.command)
         command = [sys.executable, str(HERE / script), *options]
         begin = time.monotonic()
-        given = {"BENCHMARK_ROWS": str(o.results / f"{part.title}.jsonl")}
-        if part.group != "gpu":  # where the default device would be the GPU
-            given["CUDA_VISIBLE_DEVICES"] = ""
+        given = {"BENCHMARK_ROWS": str(o.results / f"{part.title}.jsonl"),
+                 "CUDA_VISIBLE_DEVICES": gpu}  # fmt: skip
         process = start(command, cores, o.results / f"{part.title}.txt", **given)
         part.outcome = finish(process, left)
         part.seconds = time.monotonic() - begin
@@ -134,6 +133,16 @@ def prepare(cores: list[int], gpu: bool, seconds: float, o: argparse.Namespace) 
     for name, process in running.items():
         outcome = finish(process, seconds - (time.monotonic() - begin))
         print(f"prepare {name}: {outcome}, {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def lanes_of(cores: list[int], gpus: int, pairs: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Disjoint cores for the host threads of each GPU, and for each part of the group ``two``."""
+    if len(cores) <= 2:
+        return [cores] * gpus, [cores]
+    width = max(1, min(GPU_CORES, (len(cores) - 2) // gpus))
+    hosts = [cores[k * width : (k + 1) * width] for k in range(gpus)]
+    others = cores[gpus * width :]
+    return hosts, [others[k : k + 2] for k in range(0, len(others) - 1, 2)][:pairs]
 
 
 def output_of(*command: str) -> str:
@@ -202,6 +211,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--limit", type=float, default=3600, help="seconds in all")
     parser.add_argument("--prepare", type=float, default=0.25, help="share of it for preparations")
     parser.add_argument("--alone", type=float, default=0.32, help="share of it for the last group")
+    parser.add_argument("--gpus", type=int, default=1, help="over which the group gpu is spread")
     parser.add_argument("--pairs", type=int, default=1, help="of cores for the group two")
     parser.add_argument("--only", nargs="+", metavar="PART", help="parts, such as gpu-graphs")
     parser.add_argument("--inputs", nargs="*", default=INPUTS, help="graphs made first")
@@ -219,15 +229,17 @@ def main(arguments: list[str] | None = None) -> None:
     prepare(cores, gpu, o.limit * o.prepare, o)
     group = {name: deque(p for p in parts if p.group == name) for name in skipped}
     beside = begin + o.limit * (1 - (o.alone if group["all"] else 0))
-    hosts, others = (cores[:GPU_CORES], cores[GPU_CORES:]) if several else (cores, cores)
-    pairs = [others[k : k + 2] for k in range(0, len(others) - 1, 2)][: o.pairs] or [others]
-    lanes = [(group["gpu"], hosts), *((group["two"], pair) for pair in pairs)]
-    threads = [threading.Thread(target=run, args=(*lane, beside, o)) for lane in lanes]
+    hosts, pairs = lanes_of(cores, o.gpus, o.pairs)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(o.gpus)))
+    numbers = visible.split(",")[: o.gpus]
+    lanes = [(group["gpu"], *lane, beside, o) for lane in zip(hosts, numbers, strict=True)]
+    lanes += [(group["two"], pair, "", beside, o) for pair in pairs]
+    threads = [threading.Thread(target=run, args=lane) for lane in lanes]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    run(group["all"], cores, begin + o.limit, o)
+    run(group["all"], cores, "", begin + o.limit, o)
     page = summary(parts, o)
     (o.results / "summary.md").write_text(page)
     print(page)

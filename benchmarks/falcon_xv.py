@@ -1,4 +1,4 @@
-"""Falcon's table XV: searches on a graph in parts beside one device, with equal results.
+"""Falcon's table XV: searches on a partitioned graph beside one device, with equal results.
 
 The paper's inputs are rand64 (64 M points, 4 edges each) and rmat50, rmat60 (10 edges each) of
 GTgraph, on two GPUs (Tesla C2075 and C2050) linked by PCIe; its seconds include the partitioning.

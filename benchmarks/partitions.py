@@ -1,4 +1,4 @@
-"""Programs on a graph in parts beside the same programs on one device, with equal results.
+"""Programs on a partitioned graph beside the same programs on one device, with equal results.
 
 On parts a program is one launch of each part, or, in the column "by steps", a launch of each part
 for each of its steps.  The first row has steps of almost no work: on one device a barrier each, on

@@ -165,7 +165,7 @@ class Algorithm:
 
     @property
     def in_parts(self) -> bool:
-        """Whether the function takes graphs in parts."""
+        """Whether the function takes partitioned graphs."""
         return getattr(self.function, "in_parts", True)
 
     @property

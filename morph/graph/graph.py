@@ -599,7 +599,7 @@ class Graph(Making, Exporting):
         return edge.weight if "weight" in self.edges.columns else 1
 
     def _point(self, p: Any) -> int:
-        if not isinstance(p, Row) and (self.numbered or self._is_label(p)):
+        if not isinstance(p, Row) and (self._numbers_are_labels or self._is_label(p)):
             p = self.id_of(p)
         return self.points.row(as_id(p, self.points, "point")).id
 

@@ -24,6 +24,7 @@ from morph.runtime.device import Array, Device
 
 COLUMN = "label_index"
 ENDS = ("src", "dst")
+NUMBERS = "biufc"  # kinds of dtypes
 SHOWN = 16  # characters of a label in an error message
 
 
@@ -34,7 +35,7 @@ class Lookup(NamedTuple):
     at: Array  # the position in the list of labels, by point
     labels: Array
     ids: dict[Any, int]
-    numbered: bool
+    numbers_are_labels: bool
 
     def names(self, ids: Array) -> Array:
         """Return the labels of points, in the shape of their ids.
@@ -50,13 +51,13 @@ class Lookup(NamedTuple):
         for k in range(names.size) if len(self.ids) < len(self.labels) else ():
             if names.flat[k] is None:
                 p = int(ids.flat[k])
-                if self.numbered:
+                if self.numbers_are_labels:
                     raise ValueError(f"point {p} has no label: assign `labels` of all points")
                 names.flat[k] = p
         return names
 
 
-class Ids(NamedTuple):
+class VertexIds(NamedTuple):
     """Ids in an argument of an algorithm, also if labels are numbers."""
 
     array: Array  # on the host
@@ -65,7 +66,7 @@ class Ids(NamedTuple):
 class Labelled:
     """Base of `Graph` and `PartitionedGraph`: the labels of their points."""
 
-    __slots__ = ("_labels", "_lookup", "numbered")
+    __slots__ = ("_labels", "_lookup", "_numbers_are_labels")
 
     _labels: Array | None
     _lookup: Lookup | None
@@ -81,7 +82,7 @@ class Labelled:
         """Set the list of labels to which the column refers: all labels, then None."""
         self._labels, self._lookup = labels, None
         kinds = () if labels is None else set(map(type, labels))
-        self.numbered = any(issubclass(kind, Number) for kind in kinds)  # numbers are labels
+        self._numbers_are_labels = any(issubclass(kind, Number) for kind in kinds)
 
     @property
     def labels(self) -> Array | None:
@@ -148,20 +149,20 @@ class Labelled:
         ValueError
             If points have labels, and a vertex is not one of these.
         """
-        if isinstance(vertices, Ids):
+        if isinstance(vertices, VertexIds):
             return vertices.array
         refuse_masked(vertices, what)
-        if self.numbered and _kind(vertices) in "iuf" and hasattr(vertices, "ndim"):
-            vertices = np.asarray(self.device.to_host(vertices)).ravel().tolist()
-        elif _kind(vertices) in "OUT":
-            vertices = np.asarray(vertices).tolist()
+        if self._may_hold_labels(vertices):
+            vertices = self._objects(vertices)
         several: list[Any] | None
-        if isinstance(vertices, str) or self._is_label(vertices):
+        if isinstance(vertices, str | bytes | np.datetime64) or self._is_label(vertices):
             several = [vertices]
         elif isinstance(vertices, list | tuple | set | frozenset):
             several = list(vertices)
+        elif self._numbers_are_labels and isinstance(vertices, Number):
+            several = [vertices]
         else:
-            several = [vertices] if self.numbered and isinstance(vertices, Number) else None
+            several = None
         found = self.lookup()
         if found is None or several is None or several and all(map(self._is_id, several)):
             return np.asarray(self.device.to_host(listed(vertices, what))).ravel()
@@ -190,7 +191,7 @@ class Labelled:
         Raises
         ------
         TypeError, IndexError
-            If an id is not an integer, or not that of a point.
+            If an id is not an integer, or not that of a point, such as -1 in ``predecessor``.
         ValueError
             If a point has no label, and labels are numbers, such as ids.
         """
@@ -271,16 +272,31 @@ class Labelled:
 
     def _ids(self, vertices: Any, what: str) -> Any:
         """Replace labels by ids."""
-        if vertices is None or (isinstance(vertices, int) and not self.numbered):
+        if vertices is None or (isinstance(vertices, int) and not self._numbers_are_labels):
             return vertices
-        kinds = "iufOUT" if self.numbered else "OUT"
-        if hasattr(vertices, "dtype") and _kind(vertices) not in kinds:
+        if hasattr(vertices, "dtype") and not self._may_hold_labels(vertices):
             return vertices
         return self.ids_of(vertices, what)
 
+    def _may_hold_labels(self, array: Any) -> bool:
+        """Whether an argument is an array or scalar whose dtype is that of labels, not of ids."""
+        return hasattr(array, "dtype") and (
+            _kind(array) not in NUMBERS or (self._numbers_are_labels and _kind(array) != "b")
+        )
+
+    def _objects(self, array: Any) -> Any:
+        """Convert an array to Python objects, a scalar to one; dates and times stay NumPy's.
+
+        Python's dates and times are not equal to these, or are numbers, depending on the unit.
+        """
+        a = np.asarray(self.device.to_host(array) if _kind(array) in NUMBERS else array)
+        if a.dtype.kind in "mM":
+            return list(a) if a.ndim else a[()]
+        return a.tolist()
+
     def _is_id(self, x: Any) -> bool:
         """Whether an argument is an id: an integer, unless labels are numbers."""
-        return isinstance(x, int | np.integer) and not self.numbered
+        return isinstance(x, int | np.integer) and not self._numbers_are_labels
 
     def _is_label(self, label: Any) -> bool:
         """Whether an argument is the label of a point."""
@@ -293,14 +309,14 @@ class Labelled:
         return True
 
     @exclusive
-    def by_label(self, values: Any, *, vertices: bool = False) -> dict[Any, Any]:
+    def by_label(self, values: Any, *, values_are_vertices: bool = False) -> dict[Any, Any]:
         """Return values of points by label; by id if points have no labels.
 
         Parameters
         ----------
         values : array, shape (n,) or (n, k)
             On any device, such as a field of an algorithm's result.
-        vertices : bool
+        values_are_vertices : bool
             Whether the values are ids of points, such as ``predecessor`` or ``partner``, to be
             returned as labels; None where they are negative.
 
@@ -320,7 +336,7 @@ class Labelled:
                              f"{len(self.points)} points")  # fmt: skip
         ids, names = self._live_names()
         found = a[ids]
-        if boolean(vertices, "vertices"):
+        if boolean(values_are_vertices, "values_are_vertices"):
             some, lookup = found >= 0, self.lookup()
             of_some, found = found[some], np.full(found.shape, None, object)
             found[some] = of_some if lookup is None else lookup.names(of_some)
@@ -348,7 +364,8 @@ class Labelled:
         if labels is None:
             self._take_labels(None)
             return
-        given, n = list(labels), len(self.points)
+        given = list(self._objects(labels) if hasattr(labels, "dtype") else labels)
+        n = len(self.points)
         if len(given) != n:
             raise ValueError(f"labels: {len(given)} for {n} points")
         seen: dict[Any, int] = {}
@@ -382,7 +399,7 @@ class Labelled:
             labels = self._labels[at]
             labels.flags.writeable = False
             ids = {label: p for p, label in enumerate(labels.tolist()) if label is not None}
-            self._lookup = Lookup(self.changes, at, labels, ids, self.numbered)
+            self._lookup = Lookup(self.changes, at, labels, ids, self._numbers_are_labels)
         return self._lookup
 
 

@@ -1,4 +1,4 @@
-"""Arrays over the points or edges of a graph in parts."""
+"""Arrays over the points or edges of a partitioned graph."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gathered_pieces(ranks: Transport, pieces: Mapping[int, Piece]) -> list[Piece
 
 
 class PartitionedArray(NDArrayOperatorsMixin):
-    """A result on the points of a graph in parts: each part has the values of its own points.
+    """A result on the points of a partitioned graph: each part has the values of its own points.
 
     Indexing, arithmetic, array methods and conversions gather the values, in order of ids, into one
     array on the device of the first part; later accesses use that array.  `local` does not gather.

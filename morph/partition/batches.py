@@ -1,4 +1,4 @@
-"""Batches of changes of a graph in parts: resolved by the owners, all or nothing by a vote.
+"""Batches of changes of a partitioned graph: resolved by the owners, all or nothing by a vote.
 
 Every process has the whole batch.  The part that owns the source of an edge finds the edge that a
 change names, and sends it to all others.  Points of which a part needs a copy become mirrors.  Then
@@ -82,7 +82,7 @@ class OwnChanges(NamedTuple):
 
 
 class AppliedToParts(Applied):
-    """The changes of a batch to a graph in parts: ids of the whole graph, int64, on the host."""
+    """The changes of a batch to a partitioned graph: ids of the whole graph, int64, on the host."""
 
     __slots__ = ("_own",)
     _own: dict[int, OwnChanges]

@@ -1,4 +1,4 @@
-"""`foreach` on a graph in parts: a launch on each part, and the exchanges that its unit needs.
+"""`foreach` on a partitioned graph: a launch on each part, and the exchanges that its unit needs.
 
 A step brings the mirrors up to date that the kernel reads, launches the kernel on all parts,
 combines what they wrote into mirrors with the values of the owners, and delivers messages.  A
@@ -324,7 +324,7 @@ class PartitionedLaunch(LaunchOnParts):
         return self._reports(errors, {}) if errors else reports
 
     def _lists(self) -> list[PartitionedCollection]:
-        """The collections in parts among the objects."""
+        """The partitioned collections among the objects."""
         return [x for x in (r() for r in self.objects.values()) if type(x) is PartitionedCollection]
 
     def _set_lengths(self, reports: Sequence[Report] | None) -> None:

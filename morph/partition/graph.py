@@ -76,7 +76,7 @@ class Statistics(NamedTuple):
 
 
 class PartitionedGraph(Labelled):
-    """A graph in parts, each an ordinary graph on its device; made by `partition`.
+    """A partitioned graph: each part is an ordinary graph on its device; made by `partition`.
 
     Its tables and columns are those of the whole graph: ids, sizes and values are global.
 
@@ -160,7 +160,7 @@ class PartitionedGraph(Labelled):
         return None if self._lookup is None else self._lookup.labels[p]
 
     def _set_labels(self, labels: Iterable[Any] | None) -> None:
-        raise TypeError("labels of a graph in parts are set before it is divided")
+        raise TypeError("labels of a partitioned graph are set before it is divided")
 
     def local(self, k: int) -> Graph:
         """Return the graph of part k."""
@@ -291,7 +291,7 @@ class PartitionedGraph(Labelled):
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]
         if hasattr(Graph, name):
-            raise AttributeError(f"a graph in parts has no {name!r}: use parts.to(device)")
+            raise AttributeError(f"a partitioned graph has no {name!r}: use parts.to(device)")
         raise AttributeError(f"the graph has no table {name!r}")
 
     @exclusive
@@ -323,7 +323,7 @@ class PartitionedGraph(Labelled):
             If there are several devices.
         """
         if isinstance(device, Sequence) and not isinstance(device, str):
-            raise TypeError("a graph in parts goes to one device; then divide it again")
+            raise TypeError("a partitioned graph goes to one device; then divide it again")
         ids = self.edges.ids() if self.edges.deletes else slice(None)
         src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)

@@ -142,7 +142,7 @@ def derived_unit(
 
 
 def owners_of(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[str, Any]:
-    """The objects in parts, by slot."""
+    """The partitioned objects, by slot."""
     known: dict[int, Any] = {id(graph.local(k)): graph}
     known |= {id(t.local(k)): t for t in graph.tables.values()}
     for x in filter(in_parts, (call.items, *flat(call.args), *captured(call.where))):

@@ -102,8 +102,10 @@ def _checksum(g: Graph, place: Placement) -> int:
 
 
 def _comparable(label: Any) -> Any:
-    """A label, or the type of one whose `repr` may differ between processes."""
-    return label if isinstance(label, str | bytes | Number | tuple) else type(label)
+    """Return a label, with types in place of objects whose `repr` may differ between processes."""
+    if isinstance(label, tuple):
+        return tuple(map(_comparable, label))
+    return label if isinstance(label, str | bytes | Number | np.datetime64) else type(label)
 
 
 def placement(g: Graph, by: Any, fractions: HostArray) -> Placement:

@@ -62,7 +62,7 @@ class PersistentProgram(LaunchOfAllParts):
     what : Launchable
     program : PartitionedProgram
     objects : dict of str to object
-        The objects in parts, by slot.
+        The partitioned objects, by slot.
     parts : sequence of (Compiled, Slots)
         The unit on the device of each part, and the part's objects.
     sizes : sequence of tuple of int

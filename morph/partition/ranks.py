@@ -55,7 +55,7 @@ class Ranks:
     comm : mpi4py.MPI.Comm
         Rank k has part k.  The messages go through a duplicate, apart from those of the caller.
     what : str
-        The object in parts, for errors.
+        The partitioned object, for errors.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Ranks:
         If the ranks run different versions.
     """
 
-    def __init__(self, comm: Any, what: str = "a graph in parts") -> None:
+    def __init__(self, comm: Any, what: str = "a partitioned graph") -> None:
         self._operations = _operations_of(comm)
         comm = self._operations.comm
         self.size, self.here = comm.size, range(comm.rank, comm.rank + 1)

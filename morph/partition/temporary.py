@@ -1,4 +1,4 @@
-"""Temporary columns of a table in parts."""
+"""Temporary columns of a partitioned table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from morph.partition.views import refuse_name
 
 
 class TemporaryColumnsOfParts:
-    """Columns of a table in parts within a ``with`` block, see `TemporaryColumns`.
+    """Columns of a partitioned table within a ``with`` block, see `TemporaryColumns`.
 
     Parameters
     ----------

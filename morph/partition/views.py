@@ -1,4 +1,4 @@
-"""Rows and columns of tables in parts, as the host sees them: by global ids."""
+"""Rows and columns of partitioned tables, as the host sees them: by global ids."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def observed(read: F) -> F:
 
 
 def refuse_copies() -> NoReturn:
-    """Raise an error if a graph in parts, or an object of one, is to be copied or pickled."""
+    """Raise an error if a partitioned graph, or an object of one, is to be copied or pickled."""
     raise TypeError(
-        "a graph in parts cannot be copied or pickled: parts.to(device) gives a graph that can"
+        "a partitioned graph cannot be copied or pickled: parts.to(device) gives a graph that can"
     )
 
 

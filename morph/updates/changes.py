@@ -38,7 +38,7 @@ def apply(
     g.refuse_fixed()
     if nonnegative is not False:
         nonnegative = boolean(nonnegative, "nonnegative")
-    if g.numbered:  # numbers are labels, not ids
+    if g._numbers_are_labels:
         inserts, deletes, updates, points = g.ids_in_batch(inserts, deletes, updates, points)
     if then is None and points is None and (singles := g.single_changes()) is not None:
         change = singles.recognise(inserts, deletes, updates)
@@ -53,7 +53,7 @@ def apply(
         fast = None
         if points is None or getattr(points, "size", 1) == 0:
             fast = recognition.recognise(g, inserts, deletes, updates)
-        if fast is None and g.labelled and not g.numbered:
+        if fast is None and g.labelled and not g._numbers_are_labels:
             inserts, deletes, updates, points = g.ids_in_batch(inserts, deletes, updates, points)
             if points is None:
                 fast = recognition.recognise(g, inserts, deletes, updates)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.language.arguments import check_type
 
 Ints = NDArray[np.int64]
@@ -93,7 +93,7 @@ class Arcs:
             raise WrongAnswer(str(error)) from None
 
     def _ids(self, vertices: Any, what: str) -> NDArray[Any]:
-        if isinstance(vertices, Ids) or self._graph.labelled:
+        if isinstance(vertices, VertexIds) or self._graph.labelled:
             vertices = self._graph.ids_of(vertices, what)
         return self.host(vertices)  # type: ignore[no-any-return]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
-from morph.graph.labels import Ids
+from morph.graph.labels import VertexIds
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, refuse, rows
 
 Bools = NDArray[np.bool_]
@@ -49,7 +49,7 @@ def bfs(
     """
     if rows:
         for d, p, start in _rows(distance, predecessor, Arcs(graph).listed(source)):
-            bfs(graph, d, p, source=Ids(start[None]), cutoff=cutoff)
+            bfs(graph, d, p, source=VertexIds(start[None]), cutoff=cutoff)
         return
     arcs = Arcs(graph)
     found = arcs.values(distance, "distance").astype(np.int64)
@@ -90,7 +90,7 @@ def sssp(
     """
     if rows:
         for d, p, start in _rows(distance, predecessor, Arcs(graph).listed(source)):
-            sssp(graph, d, p, source=Ids(start[None]), cutoff=cutoff, tolerance=tolerance)
+            sssp(graph, d, p, source=VertexIds(start[None]), cutoff=cutoff, tolerance=tolerance)
         return
     arcs = Arcs(graph)
     refuse(~(arcs.weight >= 0), lambda k: f"{arcs.edge(k)}, has the weight {arcs.weight[k]}")
@@ -132,7 +132,7 @@ def bellman_ford(
     if len(starts) and not len(roots):
         raise WrongAnswer("no source is at distance 0")
     typed = found, reached, weight
-    _check(arcs, typed, predecessor, Ids(roots), None, tolerance, negative=True)
+    _check(arcs, typed, predecessor, VertexIds(roots), None, tolerance, negative=True)
 
 
 def johnson(
@@ -167,7 +167,8 @@ def johnson(
         largest = np.concatenate([abs(found), abs(weight)])
         floor = float(largest[np.isfinite(largest)].max(initial=0))
         typed = found, reached, weight
-        _check(arcs, typed, before, Ids(start[None]), None, tolerance, negative=True, floor=floor)
+        source = VertexIds(start[None])
+        _check(arcs, typed, before, source, None, tolerance, negative=True, floor=floor)
 
 
 def _typed(arcs: Arcs, distance: Any) -> tuple[NDArray[Any], Bools, NDArray[Any]]:

@@ -252,7 +252,7 @@ def test_many_points_behind_a_long_path(target):
 
 def test_distances_that_hardly_fit(target, monkeypatch):
     """Sums of 32 bits are tried where they most likely suffice; else all is computed again."""
-    monkeypatch.setattr(costs, "FAR", 1)
+    monkeypatch.setattr(costs, "LONGEST_PATH", 1)
     weight = np.full(5, 2**30, np.int32)
     g = morph.Graph.from_edges(np.arange(5), np.arange(1, 6), weight=weight, n=7, device=target)
     tried = mock.Mock(side_effect=paths._solved)

@@ -1,5 +1,8 @@
 """Betweenness with more shortest paths than float64 can count."""
 
+from types import SimpleNamespace
+from unittest import mock
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ from targets import everywhere, host
 
 import morph
 from morph import validate
-from morph.algorithms.graph import betweenness
+from morph.algorithms.graph import betweenness, path_counts
 
 
 def exact(g, sources, endpoints=False):
@@ -118,8 +121,8 @@ def test_scaled_counts_are_the_same(target, monkeypatch, directed, seed):
         plain = host(morph.betweenness(g, endpoints=endpoints).centrality)
         with monkeypatch.context() as patch:
             patch.setattr(betweenness, "MOST", float(rng.integers(-1, 3)))
-            patch.setattr(betweenness, "LARGE", 2.0)
-            patch.setattr(betweenness, "UNIT", 0.25)
+            patch.setattr(path_counts, "LARGE", 2.0)
+            patch.setattr(path_counts, "UNIT", 0.25)
             for kernel in vars(betweenness).values():
                 getattr(kernel, "launches", {}).clear()
             found = host(morph.betweenness(g, endpoints=endpoints).centrality)
@@ -127,6 +130,32 @@ def test_scaled_counts_are_the_same(target, monkeypatch, directed, seed):
             getattr(kernel, "launches", {}).clear()
         assert np.allclose(plain, want)
         assert np.allclose(found, want)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_batches_of_sources_on_one_device(monkeypatch, directed):
+    """As on a GPU if the graph has many levels."""
+    monkeypatch.setattr(betweenness, "_takes_batches", lambda graph, sources: True)
+    graph = nx.gnm_random_graph(20, 40, seed=3, directed=directed)
+    g = morph.Graph.from_edges(*np.array(graph.edges).T, n=20, directed=directed, device="cpu")
+    want = list(nx.betweenness_centrality(graph, endpoints=True).values())
+    assert np.allclose(morph.betweenness(g, endpoints=True).centrality, want)
+    validate.edge_betweenness(g, morph.edge_betweenness(g).centrality)  # source by source
+
+
+@pytest.mark.parametrize("width, many", [(2, False), (120, True)])
+def test_batches_are_for_graphs_of_many_levels_on_a_gpu(width, many):
+    g = morph.generate.grid(2, width, device="cpu")
+    sources = np.arange(16, dtype=np.int32) % (2 * width)
+    assert not betweenness._takes_batches(g, sources)
+    with (
+        mock.patch.object(type(g.device), "on_host", False),
+        mock.patch.object(betweenness, "bfs", lambda *_: SimpleNamespace(levels=width)),
+    ):
+        assert betweenness._takes_batches(g, sources) == many
+        assert not betweenness._takes_batches(g, sources[:15])
+        with mock.patch.object(betweenness, "max_width", lambda points: 4):
+            assert not betweenness._takes_batches(g, sources)
 
 
 def test_no_sources_give_zeros(target):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from unittest import mock
 
 import numpy as np
@@ -46,6 +47,8 @@ LEAST = {"bfs": 3, "sssp": 5, "sssp, dense": 5, "core": 5, "betweenness": 5}  # 
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("directed", [True, False])
 def test_every_failure_is_mended(target, name, directed):
+    if os.environ.get("CI") and name not in LEAST and directed == (target == "python"):
+        pytest.skip("one direction for each target, and both for lists of both directions")
     g = morph.Graph.from_edges(*ENDS, weight=WEIGHT, n=N, symmetrize=not directed, device=target)
     with alone():
         want = [host(a) for a in RUNS[name](g)]

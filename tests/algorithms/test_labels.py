@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import random
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -20,6 +22,7 @@ from morph import validate
 from morph.algorithms.graph.arguments import VERTICES
 from morph.algorithms.registry import ROWS
 from morph.graph import Graph
+from morph.runtime.interpreter import launch
 
 KINDS = {
     "strings": lambda k: f"p{k}",
@@ -48,6 +51,23 @@ WITHOUT_ROW = {
     "DynamicPageRank": lambda g, of: morph.DynamicPageRank(g).rank,
 }
 SOURCES = "source", "sources"
+
+
+class InOrder(random.Random):
+    """The order of items in which they lie in their table."""
+
+    def shuffle(self, x):
+        pass
+
+    def randrange(self, stop):
+        return stop - 1
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    """Labels are replaced on the host, so no kernel need be compiled; all calls in one order."""
+    monkeypatch.setenv("MORPH_DEVICE", "python")
+    monkeypatch.setattr(launch, "random", SimpleNamespace(Random=InOrder))
 
 
 def labelled(g, kind):
@@ -104,7 +124,7 @@ def test_answers_of_the_registry_are_those_without_labels(row, options):
     @tries(4)
     @given(edge_lists(most=12), st.booleans(), st.sampled_from(sorted(KINDS)))
     def run(edges, directed, kind):
-        g = row.suited(graph_of((max(edges[0], 7), *edges[1:]), "cpu", directed=directed))
+        g = row.suited(graph_of((max(edges[0], 7), *edges[1:]), None, directed=directed))
         names, of = labelled(g, kind)
         arguments = {**row.arguments_of(options), **row.complete}
         named = in_labels(arguments, of)
@@ -121,7 +141,7 @@ def test_other_answers_are_those_without_labels(name):
     @tries(8)
     @given(edge_lists(most=12), st.booleans(), st.sampled_from(sorted(KINDS)))
     def run(edges, directed, kind):
-        g = graph_of((max(edges[0], 3), *edges[1:]), "cpu", directed=directed)
+        g = graph_of((max(edges[0], 3), *edges[1:]), None, directed=directed)
         names, of = labelled(g, kind)
         call = WITHOUT_ROW[name]
         plain = error_or(lambda: call(g, lambda ids: ids))
@@ -196,12 +216,21 @@ def test_numbers_are_labels_if_a_label_is_a_number():
     assert morph.bfs(again, 0).distance.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("follow", [
-    lambda g, s: morph.DynamicSSSP(g, s), lambda g, s: morph.DynamicBFS(g, s),
-    lambda g, s: morph.DynamicComponents(g), lambda g, s: morph.DynamicCores(g), lambda g, s: g,
-])  # fmt: skip
+FOLLOW = {
+    "sssp": lambda g, s: morph.DynamicSSSP(g, s),
+    "bfs": lambda g, s: morph.DynamicBFS(g, s),
+    "components": lambda g, s: morph.DynamicComponents(g),
+    "cores": lambda g, s: morph.DynamicCores(g),
+    "graph": lambda g, s: g,
+}
+
+
+@pytest.mark.parametrize("follow", FOLLOW)
 def test_batches_take_numbers_as_labels(target, follow):
     """Single changes, which have prepared launches, and others."""
+    if target == "cpu" and follow != "graph":
+        pytest.skip("the labels are replaced as with the interpreter")
+    follow = FOLLOW[follow]
     ends = [0, 0, 1, 2, 3], [1, 2, 2, 3, 4]
     plain = Graph.from_edges(*ends, weight=[4, 9, 5, 1, 2], symmetrize=True, device=target)
     g = plain.copy()
@@ -253,6 +282,34 @@ def test_points_without_labels_are_named_by_ids():
     assert morph.k_core(h, 0).points.tolist() == [7, 8, 9, 6]
 
 
+@pytest.mark.parametrize("values", [
+    np.array([b"a", b"b", b"c", b"d"]), np.array([1.5, 2.5, 3.5j, 4]), np.arange(4).astype("m8[h]"),
+    np.arange(4).astype("M8[D]"), np.arange(4).astype("M8[ns]"),
+], ids=lambda values: str(values.dtype))  # fmt: skip
+def test_arrays_of_other_types_are_labels(values):
+    names, other = values[:3], values[3]
+    g = Graph.from_edges([0, 1], [1, 2], weight=[1, 2])
+    g.labels = names
+    for source in (names[1], names[1:2], [names[1]], g.labels[1], g.labels[1:2]):
+        assert morph.bfs(g, source).distance.tolist() == [-1, 0, 1]
+    g.apply(updates=(names[:1], names[1:2], [5]), deletes=(names[1:2], names[2:]))
+    assert g.edges.live == 1 and g.weight(names[0], names[1]) == 5
+    assert g.ids_of(morph.k_core(g, 1).points).tolist() == [0, 1]
+    for wrong in (other, values):
+        with pytest.raises(ValueError, match="source: no vertex has the label"):
+            morph.bfs(g, wrong)
+
+
+def test_sources_of_dynamic_algorithms_are_labels():
+    g, _ = path_graph([30, 10, 20])
+    for kind in (morph.DynamicSSSP, morph.DynamicBFS):
+        dynamic = kind(g, [20, 30])
+        assert dynamic.sources.tolist() == [30, 20]
+        assert kind(g, dynamic.sources).distance.tolist() == dynamic.distance.tolist()
+        assert kind(Graph.from_edges([0], [1]), 1).sources.tolist() == [1]
+    assert morph.DynamicSSSP(morph.partition(g, ["cpu"] * 2), 10).sources.tolist() == [10]
+
+
 def test_strings_of_numpy_are_strings():
     g = Graph.from_edges([0, 1], [1, 2])
     g.labels = np.array(["a", "b", "c"])
@@ -269,16 +326,18 @@ def test_ends_of_edges_and_values_that_are_vertices():
     theirs = nx.minimum_spanning_edges(graph, data=False)
     assert {*map(frozenset, zip(src, dst, strict=True))} == {*map(frozenset, theirs)}
     found = morph.matching(g)
-    assert {
-        (a, b) for a, b in g.by_label(found.partner, vertices=True).items() if b is not None
-    } == {e for s, d in zip(*g.ends_of(found.edges), strict=True) for e in ((s, d), (d, s))}
-    before = g.by_label(morph.bfs(g, "a").predecessor, vertices=True)
+    partner = g.by_label(found.partner, values_are_vertices=True)
+    assert {(a, b) for a, b in partner.items() if b is not None} == {
+        e for s, d in zip(*g.ends_of(found.edges), strict=True) for e in ((s, d), (d, s))
+    }
+    before = g.by_label(morph.bfs(g, "a").predecessor, values_are_vertices=True)
     assert before == {"a": None, "b": "a", "c": "a", (0, 1): "c"}
     plain = Graph.from_edges([0, 1], [1, 2])
     assert [x.tolist() for x in plain.ends_of([1, 0])] == [[1, 0], [2, 1]]
-    assert plain.by_label(morph.bfs(plain).predecessor, vertices=True) == {0: None, 1: 0, 2: 1}
+    before = plain.by_label(morph.bfs(plain).predecessor, values_are_vertices=True)
+    assert before == {0: None, 1: 0, 2: 1}
     rows = morph.johnson(g, ["a", (0, 1)], predecessors=True).predecessor
-    assert g.by_label(rows.T, vertices=True)["b"] == ["a", "c"]
+    assert g.by_label(rows.T, values_are_vertices=True)["b"] == ["a", "c"]
     for wrong, error in ((["a"], TypeError), ([99], IndexError), ([-1], IndexError)):
         with pytest.raises(error, match="edge"):
             g.ends_of(wrong)
@@ -344,12 +403,12 @@ def test_errors_list_the_vertices_of_a_cycle_by_labels():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_graphs_in_parts_have_the_labels(kind):
-    plain = morph.generate.grid(3, 4, device="cpu")
+    plain = morph.generate.grid(3, 4)
     plain.edges.add("weight", np.int32, 1)
     g, of = labelled(plain, kind)
-    parts, a, b = morph.partition(g, ["cpu"] * 3), *of([0, 5])
+    parts, a, b = morph.partition(g, ["python"] * 3), *of([0, 5])
     assert parts.labels.tolist() == g.labels.tolist() and parts.labels_of([5]) == [b]
-    assert parts.to("cpu").labels.tolist() == g.labels.tolist()
+    assert parts.to("python").labels.tolist() == g.labels.tolist()
     for call in (
         lambda g, of: morph.bfs(g, of([0, 5])),
         lambda g, of: morph.sssp(g, of(5), targets=of([1])),
@@ -362,7 +421,7 @@ def test_graphs_in_parts_have_the_labels(kind):
     found = morph.sssp(parts, b, predecessors=True)
     validate.sssp(parts, found.distance, found.predecessor, source=b)
     assert parts.by_label(found.distance) == g.by_label(morph.sssp(g, b).distance)
-    assert parts.by_label(found.predecessor, vertices=True)[b] is None
+    assert parts.by_label(found.predecessor, values_are_vertices=True)[b] is None
     inserted = parts.apply(inserts=([a], [b], [1])).inserted
     assert [x[0] for x in parts.ends_of(inserted)] == [a, b]
     assert int(morph.bfs(parts, a).distance[5]) == 1
@@ -370,7 +429,7 @@ def test_graphs_in_parts_have_the_labels(kind):
         validate.bfs(parts, np.zeros(12, np.int32), source=a)
     with pytest.raises(ValueError, match="source: no vertex has the label 'z'"):
         morph.bfs(parts, "z")
-    with pytest.raises(TypeError, match="labels of a graph in parts"):
+    with pytest.raises(TypeError, match="labels of a partitioned graph"):
         parts.labels = range(12)
 
 
@@ -391,11 +450,11 @@ def test_labels_of_results_on_a_gpu_are_on_the_host(monkeypatch):
     assert type(plain.ends_of(morph.mst(plain).edges)[0]) is type(morph.mst(plain).edges)
     src, dst = g.ends_of(morph.path(g, morph.bfs(g, "a"), "d").edges)
     assert src.tolist() == ["a", "c"] and dst.tolist() == ["c", "d"]
-    assert g.by_label(morph.bfs(g, "a").predecessor, vertices=True)["d"] == "c"
+    assert g.by_label(morph.bfs(g, "a").predecessor, values_are_vertices=True)["d"] == "c"
 
 
 def test_ends_of_a_deleted_edge():
-    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], n=3, device="cpu")
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], n=3)
     g.labels = ["a", "b", "c"]
     g.apply(deletes=[1])
     assert [x.tolist() for x in g.ends_of([2, 0])] == [["c", "a"], ["a", "b"]]

@@ -1,4 +1,4 @@
-"""The command line on graphs in parts: on several devices, and on MPI ranks."""
+"""The command line on partitioned graphs: on several devices, and on MPI ranks."""
 
 import importlib
 import json

@@ -7,11 +7,11 @@ import pytest
 import unit_programs
 import units
 from machine import THREADS, Machine, collection_arrays, graph_arrays, meta
+from sm90 import compile_all
 
-from morph.compiler.codegen.unit import prelude, source
+from morph.compiler.codegen.unit import entry, prelude, source
 from morph.compiler.ir import layout
 from morph.compiler.ir.layout import Meta, State, Status
-from morph.runtime.toolchain import cuda
 
 UNITS = units.ALL | unit_programs.ALL
 
@@ -106,18 +106,12 @@ def test_words_of_kernels_alone_clash_with_none():
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("name", UNITS)
-def test_compiles_for_cuda(name):
-    pytest.importorskip("cupy")
-    unit = UNITS[name]()
-    assert cuda.build(prelude() + source(unit), "sm_90", name=name)
-
-
-@pytest.mark.nvrtc
-def test_compiles_with_faults_for_cuda():
-    pytest.importorskip("cupy")
-    text = prelude() + source(units.claim())
-    assert cuda.build(text, "sm_90", defines=("MORPH_FAULTS",))
+def test_compiles_for_cuda():
+    made = [make() for make in UNITS.values()]
+    texts = {prelude() + source(unit): entry(unit) for unit in made}
+    faulty = "#define MORPH_FAULTS 1\n"
+    texts[faulty + prelude() + source(units.claim())] = entry(units.claim())
+    compile_all(texts)
 
 
 # --- running ----------------------------------------------------------------------------------

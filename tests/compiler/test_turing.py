@@ -33,8 +33,8 @@ u32 slots[32];
 std::atomic<i32> arrived, phase;
 void await_lanes(u32 lanes) {
     i32 was = phase;
-    if (++arrived == __builtin_popcount(lanes)) arrived = 0, ++phase;
-    else while (phase == was) std::this_thread::yield();
+    if (++arrived == __builtin_popcount(lanes)) arrived = 0, ++phase, phase.notify_all();
+    else phase.wait(was);
 }
 u32 __shfl_sync(u32 lanes, u32 x, i32 from) {
     slots[lane] = x;
@@ -87,7 +87,7 @@ def test_reductions_of_any_lanes(tmp_path):
     )
     file, binary = tmp_path / "lanes.cpp", tmp_path / "lanes"
     file.write_text(LANES.replace("FUNCTIONS", functions))
-    command = [*cpu.compiler().command, "-std=c++17", "-w", "-pthread", file, "-o", binary]
+    command = [*cpu.compiler().command, "-std=c++20", "-w", "-pthread", file, "-o", binary]
     subprocess.run([os.fspath(x) for x in command], check=True)
     assert subprocess.run([binary], capture_output=True, timeout=60).stdout == b"0"
 

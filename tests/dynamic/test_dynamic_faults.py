@@ -273,7 +273,7 @@ VALUES = {
 def test_then_reads_the_new_values_and_raises(kind, how, parts):
     """The values of before the batch come back, though `then` has read those of after it."""
     if parts and kind is morph.DynamicCores:
-        pytest.skip("takes no graph in parts")
+        pytest.skip("takes no partitioned graph")
     g = morph.Graph.from_edges([0, 1, 0], [1, 2, 2], [4, 4, 9], n=5, directed=False, device="cpu")
     x = kind(morph.partition(g, ["cpu"] * 2) if parts else g)
     before, seen = VALUES[kind](x), []

@@ -94,6 +94,9 @@ def follow(target, directed, edges, batches, share, damping):
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_after_every_batch(target, directed):
+    if target == "cpu" and not directed:
+        pytest.skip("test_every_way_to_repair has undirected graphs")
+
     @tries({"python": 3, "cpu": 30, "cuda": 30}[target])
     @given(pairs, BATCHES, st.sampled_from([1e6, 0.0]), st.sampled_from([0.0, 0.5, 0.85]))
     def check(edges, batches, share, damping):

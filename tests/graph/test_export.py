@@ -438,6 +438,8 @@ def test_labels_of():
     assert Graph.from_edges([0], [1]).labels_of([np.array([1, 0])]) == [[1, 0]]
     with pytest.raises(IndexError, match="vertex 4: the graph has 4"):
         g.labels_of([0, 4])
+    with pytest.raises(IndexError, match="vertex -1: the graph has 4"):
+        g.labels_of(before)
     with pytest.raises(TypeError, match="vertices are ids, not 'a'"):
         g.labels_of("a")
     with pytest.raises(TypeError, match="vertices are ids, not array"):  # these are labels already

@@ -1,4 +1,4 @@
-"""Graphs in parts: their construction against the whole graph, host views, routes, refusals."""
+"""Partitioned graphs: their construction against the whole graph, host views, routes, refusals."""
 
 import pickle
 
@@ -446,7 +446,7 @@ def test_hilbert_sections_are_compact():
 
 
 def host_work(home, devices, by, directed):
-    """What the host reads of a graph in parts after various changes."""
+    """What the host reads of a partitioned graph after various changes."""
     g = small(directed).to(home)
     g.edges.add("weight", f64)[:] = np.arange(len(g.edges)) * 1.5
     g.points.add("xy", vec(f64, 2))

@@ -1,4 +1,4 @@
-"""Algorithms on graphs in parts, against one device, SciPy, NetworkX and the checkers."""
+"""Algorithms on partitioned graphs, against one device, SciPy, NetworkX and the checkers."""
 
 import gc
 import warnings

@@ -1,4 +1,4 @@
-"""Batches of changes of graphs in parts: as on one device, all or nothing; then kernels."""
+"""Batches of changes of partitioned graphs: as on one device, all or nothing; then kernels."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Distances, levels and components of changing graphs in parts: as on one device, and valid."""
+"""Distances, levels and components of changing partitioned graphs: as on one device, and valid."""
 
 import hypothesis.strategies as st
 import numpy as np

@@ -1,4 +1,4 @@
-"""Programs on a graph in parts give the results of one device."""
+"""Programs on a partitioned graph give the results of one device."""
 
 import gc
 import re

@@ -10,6 +10,7 @@ from limits import SLOWER
 from ranks import output_of_ranks, run_on_ranks
 
 import morph
+from morph.partition.partition import _checksum, placement
 from morph.partition.ranks import VERSION
 from morph.partition.transport import Local, PartError, agree, raise_together
 
@@ -44,6 +45,17 @@ def test_errors_of_parts_are_raised_after_all():
         agree(OtherRank("b"), "the graph", "a")
     with pytest.raises(PartError, match="part 1 has failed: ValueError: bad"):
         raise_together(OtherRank("ValueError: bad"), {0: None})
+
+
+def test_checksums_of_labels_do_not_depend_on_the_process():
+    g = morph.generate.grid(1, 2, device="cpu")
+    place = placement(g, "range", np.full(2, 1 / 2))
+
+    def checksum(name):
+        g.labels = [(name, (object(), 1)), ("b", 1)]  # `repr` differs
+        return _checksum(g, place)
+
+    assert checksum("a") == checksum("a") != checksum("c")
 
 
 class OtherRank(Local):
@@ -196,7 +208,7 @@ for part_ways in (write, values, new_column, read, number, flag, graph, division
     parts = parts_of_ring()
 """
     wanted = {
-        "division": ("a graph in parts", "read points.x"),
+        "division": ("a partitioned graph", "read points.x"),
         "flag": ("raise a flag", "make a collection of points"),
         "graph": ("read points.x", "read points.x"),
         "new_column": ("foreach shift 1", "add column points.y int64"),

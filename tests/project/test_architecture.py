@@ -340,7 +340,7 @@ def test_algorithms_use_public_names_only(module):
     import morph.prelude
     import morph.worklists
 
-    types = {"Applied", "Device", "DeviceGroup", "DividedFormula", "Function", "Hook", "Ids",
+    types = {"Applied", "Device", "DeviceGroup", "DividedFormula", "Function", "Hook", "VertexIds",
              "Lookup", "RankGroup", "RepairWarning", "Row"}  # fmt: skip
     public = {*morph.__all__, *morph.worklists.__all__}
     public |= {*vars(morph.prelude), *types, "counting", "detach", "exclusive", "integer",

@@ -41,16 +41,17 @@ def script(monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_graphs_beside_peers(script, tmp_path, capsys):
+def test_graphs_beside_peers(script, tmp_path, capsys, monkeypatch):
     road = tmp_path / "road.gr.gz"
     road.write_bytes(gzip.compress(b"p sp 4 5\na 1 2 7\na 2 1 5\na 2 3 1\na 3 3 1\na 3 2 1\n"))
     graphs = script("graphs")
-    options = ["--device", "cpu", "--repeat", "1", "--sources", "2", "--slow"]
-    options += ["--cache", str(tmp_path), "--plot", str(tmp_path / "ratios.png")]
-    graphs.main(["rmat5", "grid6", "uniform5", str(road), *options])
+    monkeypatch.setattr(graphs, "COPIED", 1 << 20)
+    options = ["--device", "cpu", "--repeat", "1", "--cache", str(tmp_path)]
+    plot = ["--plot", str(tmp_path / "ratios.png")]
+    graphs.main(["grid6", str(road), "--sources", "2", "--slow", *plot, *options])
     out = capsys.readouterr().out
     for algorithm in graphs.CASES:
-        assert out.count(f" {algorithm} ") >= 4, out
+        assert out.count(f" {algorithm} ") >= 2, out
     assert "SciPy ms" in out and "NetworkX ms" in out and "sssp, 2 sources" in out
     assert "WRONG" not in out
     assert (tmp_path / "ratios.png").stat().st_size > 10000
@@ -63,23 +64,24 @@ def test_graphs_beside_peers(script, tmp_path, capsys):
 def test_changes_beside_peers(script, tmp_path, capsys):
     options = ["--device", "cpu", "--sizes", "1", "20", "--repeat", "2", "--networkit"]
     options += ["--cache", str(tmp_path), "--plot", str(tmp_path / "crossover.png")]
-    script("dynamic").main(["rmat7", "grid9", *options])
+    script("dynamic").main(["grid9", *options])
     out = capsys.readouterr().out
     for kind in ("insert", "near", "delete", "mix"):
-        assert out.count(f" {kind} ") == 4, out
+        assert out.count(f" {kind} ") == 2, out
     assert (
         "parts recompute" in out
-        and out.count("no repair took longer") + out.count("from a share") == 10
+        and out.count("no repair took longer") + out.count("from a share") == 5
     )
     assert ("NetworKit ms" in out) == bool(importlib.util.find_spec("networkit"))
     assert "WRONG" not in out
     assert (tmp_path / "crossover.png").stat().st_size > 10000
 
 
-def test_wrong_answers_of_peers_are_reported(script, tmp_path, capsys):
+def test_wrong_answers_of_peers_are_reported(script, tmp_path, capsys, monkeypatch):
     graphs, peers = script("graphs"), script("peers")
     way = peers.Way(lambda s: None, lambda found: np.zeros(36))
     peers.PEERS["SciPy"] = ("scipy", lambda graph: {"bfs": [way]})
+    monkeypatch.setattr(graphs, "COPIED", 1 << 20)
     with pytest.raises(SystemExit, match="grid6, bfs, cpu: SciPy"):
         graphs.main(["grid6", "--device", "cpu", "--repeat", "1", "--only", "bfs", "sssp",
                      "--peers", "SciPy", "--cache", str(tmp_path)])  # fmt: skip
@@ -105,13 +107,13 @@ def test_inputs(script, tmp_path):
 
 @pytest.mark.parametrize(
     "name, options",
-    [("bfs", "--side 9 --device cpu --repeat 1"),
-     ("balance", "--scale 5 --side 6 --device cpu --repeat 1"),
-     ("batches", "rmat6 --device cpu -b 1 20 --repeat 1 --check --pairs"),
+    [("bfs", "--side 9 --device python --repeat 1"),
+     ("balance", "--scale 5 --side 6 --device python --repeat 1"),
+     ("batches", "rmat6 --device python -b 1 20 --repeat 1 --check --pairs"),
      ("location", "-n 50 -q 300 --device cpu --repeat 1"),
-     ("flows", "rmat5 grid6 sides5 bipartite9 --device cpu --repeat 1"),
-     ("distances", "rmat5 grid6 --device cpu --sources 3 --repeat 1"),
-     ("directed", "5 --device cpu --repeat 1"),
+     ("flows", "rmat5 grid6 sides5 bipartite9 --device python --repeat 1"),
+     ("distances", "rmat5 grid6 --device python --sources 3 --repeat 1"),
+     ("directed", "5 --device python --repeat 1"),
      ("refine", "-n 90 --device cpu --repeat 1 --check"),
      ("triangulate", "-n 50 --device cpu --repeat 1 --check"),
      ("contended", "--competitors 0 --repeat 3 --scale 5 --side 6 --only grid100"),
@@ -168,9 +170,9 @@ def test_graphs_made_in_parts(script, capsys):
 
 @pytest.mark.mpi
 def test_ranks_beside_one(script, capsys):
-    script("ranks").main(["--scale", "6", "--ranks", "1,2", "--repeat", "1"])
+    script("ranks").main(["--scale", "6", "--ranks", "2", "--repeat", "1"])
     out = capsys.readouterr().out
-    assert out.count(" yes") == 6 and "NO" not in out
+    assert out.count(" yes") == 3 and "NO" not in out
 
 
 def test_table_of_falcon(script, capsys, monkeypatch):
@@ -375,5 +377,10 @@ def test_all_parts_in_one_run(script, tmp_path, capsys):
     row = {"graph": "grid5", "device": "cpu", "ms": 2.5, "SciPy ms": "5 (2 x)", "levels": 9}
     assert module.line_of(row) == "| grid5 cpu | 2.5 ms | SciPy 2 |"
     assert module.line_of({"graph": "grid5", "device": "cpu"}) is None
+    cores = list(range(16))
+    hosts, pairs = module.lanes_of(cores, 2, 3)
+    assert hosts == [cores[:4], cores[4:8]] and pairs == [[8, 9], [10, 11], [12, 13]]
+    assert module.lanes_of(cores[:3], 1, 3) == ([[0]], [[1, 2]])  # fewer than four and two cores
+    assert module.lanes_of(cores[:2], 1, 3) == ([[0, 1]], [[0, 1]])
     process = module.start(["sleep", "60"], [min(module.os.sched_getaffinity(0))], tmp_path / "log")
     assert module.finish(process, 0.1).startswith("ended after")

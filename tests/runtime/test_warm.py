@@ -168,6 +168,7 @@ def hook(tmp_path, monkeypatch):
         folder = Path(command[command.index("--ship") + 1])
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{len(commands)}.so").touch()
+        (folder / "tmp-killed.so").touch()
         commands.append(command)
         return SimpleNamespace(returncode=made.status)
 
@@ -194,7 +195,8 @@ def test_the_build_of_a_wheel(hook, tmp_path, monkeypatch, kept):
         build.finalize("standard", data, "")
         assert folder.exists() == kept
     assert [c[0] for c in commands] == [sys.executable, "python3.12"] * 2 and not warnings
-    assert not kept or len(list(folder.iterdir())) == 4  # what is there is not compiled again
+    # what is there is not compiled again, and no file of a killed build is left
+    assert not kept or {f.name for f in folder.iterdir()} == {f"{k}.so" for k in range(4)}
 
 
 def test_a_build_without_a_compiler(hook, monkeypatch):

@@ -152,7 +152,7 @@ def graphs() -> None:
     for dtype in (np.int32, np.float64):
         h = morph.Graph.from_edges(*ends, weight=weight.astype(dtype))
         morph.matching(h, weighted=True)
-    with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a graph in parts
+    with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a partitioned graph
         morph.bfs(g)
     morph.triangle_count(morph.generate.grid(3, 3))
     with mock.patch.object(triangles, "MERGED_DEGREE", -1):  # else rows are merged

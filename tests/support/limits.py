@@ -5,7 +5,7 @@ import os
 # A machine of CI runs other programs, too; elsewhere the promised times are held.
 SLOWER = 10 if os.environ.get("CI") else 1
 # A sweep over failing allocations goes from the n-th to that of n + 1 + n // STRIDE.
-STRIDE = 8 if os.environ.get("CI") else 40
+STRIDE = 5 if os.environ.get("CI") else 40
 
 
 def stride(target: str) -> int:

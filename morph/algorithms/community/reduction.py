@@ -18,7 +18,7 @@ from morph.prelude import bit_positions, i32, i64, popcount, u64
 
 VERTEX_BITS, COUNT_BITS = 18, 15  # of the fields of a score, see `score_of`
 LAST_VERTEX, MOST_COUNTED = (1 << VERTEX_BITS) - 1, (1 << COUNT_BITS) - 1
-NONE = (1 << 62) - 1  # larger than each key (neighbours, vertex) of find_lacking
+NO_KEY = (1 << 62) - 1  # larger than each key (neighbours, vertex) of find_lacking
 NO_LIMIT = (1 << 62) - 1  # of numbers of nodes and of solutions
 
 
@@ -164,7 +164,7 @@ def find_lacking(node, q, adjacency, k, words):
     Return their number; how many neighbours they lack together; and the row (see `row_of`) of the
     one with the fewest neighbours that are chosen or candidates, -1 if there is none.
     """
-    missing, fewest, first = i32(0), NONE, q.first_word
+    missing, fewest, first = i32(0), NO_KEY, q.first_word
     for j in range(words):
         lacking = u64(0)
         for i in bit_positions(node.chosen[j]):
@@ -177,7 +177,7 @@ def find_lacking(node, q, adjacency, k, words):
                 fewest = min(fewest, (i64(inside + outside) << VERTEX_BITS) + v)
         node.lacking[j] = lacking
     count, focus = i32(0), i64(-1)
-    if fewest < NONE:
+    if fewest < NO_KEY:
         focus = row_of(first, fewest & LAST_VERTEX, words)
         for j in range(words):
             for i in bit_positions(node.lacking[j]):

@@ -16,9 +16,9 @@ from morph.algorithms.dynamic.following import Dynamic, followed
 from morph.algorithms.graph.arguments import live_edges, source_ids
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
-from morph.algorithms.graph.costs import EDGES, refuse_negative
+from morph.algorithms.graph.costs import DELTA_SCALE, refuse_negative
 from morph.algorithms.graph.sssp import sssp
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
@@ -59,12 +59,12 @@ def nothing(e):
 
 
 @func
-def farthest(v, far):
-    return far
+def infinite(v, infinity):
+    return infinity
 
 
 @func
-def itself(v, far):
+def itself(v, infinity):
     return v.id
 
 
@@ -82,7 +82,8 @@ class DynamicSSSP(Dynamic):
     Attributes
     ----------
     graph : Graph
-    sources : array of int32
+    sources : array of int32, or of labels
+        See `Graph.labels`; on the host.
     share : float
         Fraction of all points: if more are affected, all values are recomputed.  By default 0.4,
         for BFS 0.2, for components 0.1.
@@ -103,19 +104,19 @@ class DynamicSSSP(Dynamic):
 
     def __init__(self, graph: Any, source: Any = 0) -> None:
         graph = followed(graph)
-        self.sources = source_ids(graph, source)
+        self._sources = source_ids(graph, source)
         self._kind = kind = graph.edges.weight.dtype if "weight" in graph.edges.columns else None
         if kind is not None and kind.kind == "f":
             dtype = np.result_type(kind, np.float32)
             self._cost = real if kind == dtype else single_real
-            far, most = np.inf, np.finfo(dtype).max
+            infinity, most = np.inf, np.finfo(dtype).max
         else:
             dtype, self._cost = np.dtype(np.int64), unit_integer if kind is None else integer
-            far = np.iinfo(dtype).max
-            most = far - 1
-        self._start = farthest
+            infinity = np.iinfo(dtype).max
+            most = infinity - 1
+        self._start = infinite
         compile_ahead(f"DynamicSSSP {kind}", graph.device, graph)
-        super().__init__(graph, dtype, far, most)
+        super().__init__(graph, dtype, infinity, most)
 
     @property
     def distance(self) -> Any:
@@ -145,7 +146,7 @@ class DynamicSSSP(Dynamic):
             )
 
     def _solve(self) -> tuple[Any, Any]:
-        found = sssp(self.graph, Ids(self.sources), predecessors=True)
+        found = sssp(self.graph, VertexIds(self._sources), predecessors=True)
         return found.distance, found.predecessor
 
     def _delta(self) -> Any:
@@ -156,7 +157,7 @@ class DynamicSSSP(Dynamic):
             weight = weight[self.graph.device.xp.isfinite(weight)]
         if not weight.size:
             return 0
-        delta = rough_mean(weight) * EDGES * len(self._tree) / weight.size
+        delta = rough_mean(weight) * DELTA_SCALE * len(self._tree) / weight.size
         return min(delta, float(self._most) / 2)
 
     def _check(self, applied: Any) -> None:
@@ -193,7 +194,8 @@ class DynamicSSSP(Dynamic):
         pick = live_edges(graph)
         src, dst, weight = (self._array(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
         with graph.device.active():
-            beyond = (value[src] < self._far) & (value[dst] == self._far) & (weight < np.inf)
+            reached = value < self._infinity
+            beyond = reached[src] & ~reached[dst] & (weight < np.inf)
             if not any_true(beyond):
                 return
             k = int(beyond.argmax())
@@ -226,11 +228,11 @@ class DynamicBFS(Dynamic):
     """
 
     share = 0.2
-    _cost, _start = one, farthest
+    _cost, _start = one, infinite
 
     def __init__(self, graph: Any, source: Any = 0) -> None:
         graph = followed(graph)
-        self.sources = source_ids(graph, source)
+        self._sources = source_ids(graph, source)
         compile_ahead("DynamicBFS", graph.device, graph)
         super().__init__(graph, np.int32, repair.NONE, repair.NONE - 1)
 
@@ -239,14 +241,12 @@ class DynamicBFS(Dynamic):
         """As in the result of `morph.bfs`: -1 where there is no path; a copy, shape (n,)."""
         values = self._values()
         with self.graph.device.active():
-            return self.graph.device.xp.where(values == self._far, np.int32(-1), values)
+            return self.graph.device.xp.where(values == self._infinity, np.int32(-1), values)
 
     def _solve(self) -> tuple[Any, Any]:
-        found = bfs(self.graph, Ids(self.sources))
-        far = self._far
-        return self.graph.device.xp.where(
-            found.distance < 0, far, found.distance
-        ), found.predecessor
+        found, xp = bfs(self.graph, VertexIds(self._sources)), self.graph.device.xp
+        distance = xp.where(found.distance < 0, self._infinity, found.distance)
+        return distance, found.predecessor
 
     def _delta(self) -> Any:
         return LEVELS
@@ -319,7 +319,7 @@ def _keep_sources(dynamic: Any, applied: Any) -> None:
     if not applied.points.size:
         return
     gone = np.asarray(dynamic.graph.device.to_host(applied.points))
-    lost = np.intersect1d(gone, dynamic.sources)
+    lost = np.intersect1d(gone, dynamic._sources)
     if lost.size:
         name = name_of(dynamic.graph, lost[0])
         raise ValueError(f"point {name} cannot be deleted: it is a source")

@@ -69,7 +69,7 @@ def _filled_first(a: Collection, b: Collection) -> tuple[Collection, Collection]
 
 
 def followed(graph: Any) -> Any:
-    """Return the graph of a dynamic algorithm: one in parts, or the result of `as_graph`."""
+    """Return a partitioned graph unchanged, of others the result of `as_graph`."""
     return graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
 
 
@@ -142,8 +142,8 @@ class Maintained:
         if then is not None:
             check_callable(then, "then")
         with self._lock:
-            prepared = then is delete_points is None and not self.graph.numbered
-            if prepared and self._seen == self.graph.changes:
+            simple = then is None and delete_points is None
+            if simple and self._seen == self.graph.changes and not self.graph._numbers_are_labels:
                 try:
                     done = self._apply_prepared(inserts, deletes, updates)
                 except BaseException as error:
@@ -278,8 +278,8 @@ class BoundRepair:
         self.changes, self.program, self.most = changes, program, most
         self.pause_at, self.partial = min(pause_at, most), partial
         self.behind = program.launch.function is repair.repair
-        far, largest, queue = values._far.item(), values._most.item(), values._queue
-        leading = far, largest, self.pause_at
+        infinity, largest, queue = values._infinity.item(), values._most.item(), values._queue
+        leading = infinity, largest, self.pause_at
         trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
         # the repair's numbers are the last ones
         first = len(program.launch.compiled.names) - len(leading) - BATCH - len(trailing)
@@ -313,17 +313,17 @@ class Dynamic(Maintained):
     """
 
     share: float  # of all points: the measured break-even with recomputing all values
-    sources = np.zeros(0, np.int32)  # points of value 0, without predecessor
+    _sources = np.zeros(0, np.int32)  # ids of the points of value 0, without predecessor
     _nonnegative = True
     _cost: Any  # functions of the language
     _start: Any
 
-    def __init__(self, graph: Any, dtype: Any, far: Any, most: Any) -> None:
+    def __init__(self, graph: Any, dtype: Any, infinity: Any, most: Any) -> None:
         self.graph = graph
         self._in_parts = isinstance(graph, PartitionedGraph)
         self._lock = graph._lock
         self._dtype = dtype = np.dtype(dtype)
-        self._far, self._most = dtype.type(far), dtype.type(most)
+        self._infinity, self._most = dtype.type(infinity), dtype.type(most)
         if self._in_parts:
             self._check_edges()  # before columns are added
         where = graph if self._in_parts else graph.device
@@ -345,7 +345,7 @@ class Dynamic(Maintained):
         self._orphans, self._overflowed = Collection(tree), Flag(where)
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._problem = repair.Problem(
-            graph, tree, self._cost, self._start, self._far, self._most, self._log, 0,
+            graph, tree, self._cost, self._start, self._infinity, self._most, self._log, 0,
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
@@ -356,7 +356,7 @@ class Dynamic(Maintained):
         self.refresh()
 
     def _columns_of_points(self, columns: dict[str, Any]) -> Any:
-        """Add the columns of the tree to the points of a graph in parts, and return the points.
+        """Add the columns of the tree to the points of a partitioned graph, and return the points.
 
         Raises
         ------
@@ -595,7 +595,7 @@ class Dynamic(Maintained):
 
     def _first(self, ids: Any) -> Any:
         """Return the values of new points, which have no edges."""
-        return self._dtype.type(self._far)
+        return self._dtype.type(self._infinity)
 
     def _recompute(self, rounds: int) -> tuple[str, int, int]:
         """Recompute all values, after saving the old ones for `_put_back`."""
@@ -613,9 +613,9 @@ class Dynamic(Maintained):
             if predecessor is None:
                 before[:] = repair.NONE
                 ids = xp.arange(len(tree), dtype=np.int32)
-                if self.sources.size:
-                    before[self.sources] = -1
-                    ids = np.setdiff1d(ids, self.sources)
+                if self._sources.size:
+                    before[self._sources] = -1
+                    ids = np.setdiff1d(ids, self._sources)
                 self._log.extend(ids)
                 repair.set_parents(self._problem, self._now, self._following)
                 self._log.clear()
@@ -629,8 +629,8 @@ class Dynamic(Maintained):
         """Compute all values by the kernel that relaxes edges in the repair."""
         tree, far = self._tree, self._queue.far
         values = np.full(len(tree), self._first(np.arange(len(tree))), self._dtype)
-        values[self.sources] = 0
-        seeds = np.flatnonzero(values != self._far)
+        values[self._sources] = 0
+        seeds = np.flatnonzero(values != self._infinity)
         tree.value[:], tree.predecessor[:] = values, repair.NONE
         far.extend(seeds, key=values[seeds])
         self._state[0].limit = 0
@@ -666,6 +666,12 @@ class Dynamic(Maintained):
         """Raise an error if a distance does not fit its type."""
 
     # --- results ---------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> Any:
+        """The sources, on the host: ids, int32, or labels, see `Graph.labels`.  A copy."""
+        names = self.graph.lookup()
+        return self._sources.copy() if names is None else names.names(self._sources)
 
     @exclusive
     def _values(self) -> Any:

@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     tree: Any  # a row for each point: ``value``, ``predecessor``, ``old_value``
     cost: Any  # func: the cost of an edge
     start: Any  # func: the value of a vertex without in-edges
-    far: Any  # infinity: the value of unreachable vertices
+    infinity: Any  # the value of unreachable vertices
     most: Any  # the largest finite value
     log: Any  # changed vertices, with their predecessor before the batch
     pause_at: int  # entries of the log after which `repair` returns, to be resumed
@@ -89,7 +89,7 @@ def invalidate_children(v, problem, following, recompute_at):
     if problem.state[0].invalid > recompute_at:  # all values will be recomputed from scratch
         return
     p = problem.graph.points[v.id]
-    v.value = problem.start(v, problem.far)
+    v.value = problem.start(v, problem.infinity)
     atomic_add(problem.state[0].invalid, i64(1))
     for t in p.outnbrs:
         child = problem.tree[t.id]
@@ -104,7 +104,7 @@ def recompute(entry, problem, far):
     """Set an invalidated vertex to the least value over its in-edges."""
     v = entry.item
     p = problem.graph.points[v.id]
-    least = problem.start(v, problem.far)
+    least = problem.start(v, problem.infinity)
     for t in p.innbrs:
         near = problem.tree[t.id].value
         if near <= problem.most:
@@ -113,7 +113,7 @@ def recompute(entry, problem, far):
                 problem.overflowed.set()
             else:
                 least = min(least, d)
-    if least < problem.far:
+    if least < problem.infinity:
         # race: neighbours read the old or the new upper bound; `relax` lowers what is too large
         v.value = least
         far.add(v, key=least)
@@ -178,7 +178,7 @@ def set_parent(entry, problem):
         if near < value and near + problem.cost(problem.graph.edge(p, t)) == value:
             before = min(before, t.id)
     entry.value = v.old_value  # for rolling back
-    if value == problem.start(v, problem.far):
+    if value == problem.start(v, problem.infinity):
         v.predecessor = -1
     elif before < NONE:
         v.predecessor = before
@@ -258,7 +258,7 @@ def repair(problem, batch, now, following, queue):
         problem.state[0].ready = 0
         problem.state[0].batch = batch.number
         problem.state[0].invalid = 0
-        problem.state[0].least = problem.far
+        problem.state[0].least = problem.infinity
         if batch.invalidates:
             foreach(batch.changes, invalidate_end, problem, now,
                     where=lambda c: c.id < count

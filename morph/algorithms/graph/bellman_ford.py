@@ -28,13 +28,13 @@ from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.graph import Graph
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
 from morph.runtime.arrays import any_true
 
-FAR_ROUND = 2**62  # not visited yet
+UNVISITED = 2**62  # not visited yet
 CHECKED = 16  # rounds until the first search for a cycle; then GROWTH times as many
 GROWTH = 4  # deterministic rounds: 2
 FEW = 1024  # vertices of a worklist that one thread of a CPU or one block of a GPU relaxes
@@ -157,7 +157,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
         If a source reaches a cycle of negative weight; a `ValueError` with its ``vertices`` and
         ``edges``.  Sums of floating-point weights are rounded in the order of the path.
     TypeError
-        If a source is not an integer, or the graph is in parts and has negative weights.
+        If a source is not an integer, or the graph is partitioned and has negative weights.
     ValueError
         If a source is not a vertex, or a weight is NaN or minus infinity.
     OverflowError
@@ -167,23 +167,23 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     starts = source_ids(graph, source)
     least = _least_weight(graph)
     if least >= 0:
-        return BellmanFord(*sssp(graph, Ids(starts), predecessors=predecessors))
+        return BellmanFord(*sssp(graph, VertexIds(starts), predecessors=predecessors))
     as_graph(graph)
     kind = graph.edges.columns["weight"].dtype
     dtype = np.dtype(np.int64) if kind.kind in "iu" else np.result_type(kind, np.float32)
-    far = np.inf if dtype.kind == "f" else int(np.iinfo(dtype).max)
+    infinity = np.inf if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
     def make() -> list[Any]:
         return [Collection(graph.points, capacity=len(graph.points)) for _ in range(2)]
 
-    columns = {"dist": (dtype, far), "start": (dtype, far), "round": (i64, 0)}
+    columns = {"dist": (dtype, infinity), "start": (dtype, infinity), "round": (i64, 0)}
     columns["predecessor"] = i32, -1
     with workspace(graph, "bellman_ford", make, None, starts, {"dist": 0}, **columns) as lists:
         found = _solve(graph, lists, least) and not (dtype.kind == "f" and _has_infinite(graph))
-        if not found or (predecessors and not _find_predecessors(graph, lists, starts, far)):
-            _solve_deterministically(graph, lists, starts, far)
+        if not found or (predecessors and not _find_predecessors(graph, lists, starts, infinity)):
+            _solve_deterministically(graph, lists, starts, infinity)
         if dtype.kind == "f":
-            _refuse_infinite(graph, far)
+            _refuse_infinite(graph, infinity)
         distance, predecessor = results(graph, "dist", "predecessor")
         return BellmanFord(distance, predecessor if predecessors else None)
 
@@ -239,7 +239,7 @@ def _has_negative_cycle(graph: Graph) -> bool:
     return bool(sum(weight.tolist()) < 0)
 
 
-def _find_predecessors(graph: Graph, lists: list[Any], starts: Any, far: Any) -> bool:
+def _find_predecessors(graph: Graph, lists: list[Any], starts: Any, infinity: Any) -> bool:
     """Set predecessors from distances; returns False if rounding left a vertex without one."""
     points, (now, then) = graph.points, lists
     with graph.device.active():
@@ -247,25 +247,25 @@ def _find_predecessors(graph: Graph, lists: list[Any], starts: Any, far: Any) ->
         starts = xp.asarray(starts)
         roots = starts[points.dist[:][starts] == 0]
         points.predecessor[:] = NO_PREDECESSOR
-        points.round[:] = FAR_ROUND
+        points.round[:] = UNVISITED
         points.round[roots] = 0
         for each in lists:
             each.clear()
         now.extend(roots)
         find_predecessors(graph, now, then)
         points.predecessor[roots] = -1
-        parent, reached = points.predecessor[:], points.dist[:] < far
+        parent, reached = points.predecessor[:], points.dist[:] < infinity
         if any_true(reached & (parent == NO_PREDECESSOR)):
             return False
         points.predecessor[:] = xp.where(reached, parent, -1)
     return True
 
 
-def _solve_deterministically(graph: Graph, lists: list[Any], starts: Any, far: Any) -> None:
+def _solve_deterministically(graph: Graph, lists: list[Any], starts: Any, infinity: Any) -> None:
     """Relax in rounds from the sources, until no distance decreases or a cycle arises."""
     points, (now, then) = graph.points, lists
     with graph.device.active():
-        for name, value in (("dist", far), ("start", 0), ("round", 0), ("predecessor", -1)):
+        for name, value in (("dist", infinity), ("start", 0), ("round", 0), ("predecessor", -1)):
             getattr(points, name)[:] = value
         points.dist[graph.device.xp.asarray(starts)] = 0
     for each in lists:
@@ -287,7 +287,7 @@ def _has_infinite(graph: Graph) -> bool:
         return any_true(graph.points.dist[:] == -np.inf)
 
 
-def _refuse_infinite(graph: Graph, far: Any) -> None:
+def _refuse_infinite(graph: Graph, infinity: Any) -> None:
     """Raise an error if a sum of finite weights became infinite."""
     if _has_infinite(graph):
         with graph.device.active():
@@ -295,4 +295,4 @@ def _refuse_infinite(graph: Graph, far: Any) -> None:
         refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
         v, dtype = name_of(graph, below[0]), graph.points.dist.dtype
         raise OverflowError(f"the distance of vertex {v} is too small for {dtype}")
-    refuse_overflow(graph, far)
+    refuse_overflow(graph, infinity)

@@ -8,11 +8,10 @@ sweep takes the levels in reverse order: a point adds up the dependencies of its
 which has stored (1 + dependency) / paths, so there are no atomics.  O(n + m) per source.  A sample
 of sources yields an estimate (Brandes, Pich 2007).
 
-The number of shortest paths in a grid of 1000 x 1000 overflows float64.  From the first source with
-an overflow on, counts are scaled: a float from 2**-256 to 2**256 and an exponent of 2**512, so that
-ratios of counts have the same precision.
+From the first source with a count that overflows on, counts are scaled, see `path_counts.py`.
 
-Graphs in parts: `betweenness_batch.py`.  Paths by weights: `betweenness_weighted.py`.
+Partitioned graphs, and on a GPU many sources of a graph of high diameter: `betweenness_batch.py`.
+Paths by weights: `betweenness_weighted.py`.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -34,24 +33,26 @@ from morph.algorithms.graph.arguments import (
     results_device,
     source_ids,
 )
-from morph.algorithms.graph.betweenness_batch import sweep_batches
+from morph.algorithms.graph.betweenness_batch import max_width, sweep_batches
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
+from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.path_counts import MOST, add_scaled, scaled_down
 from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.graph.labels import VertexIds
 from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
 
 INFINITY = 2**31 - 1
-MOST = 2.0**1000  # larger counts are scaled; the reciprocals of smaller ones have full precision
-LARGE = 2.0**256  # a scaled count is smaller than this
+MANY_SOURCES = 16  # from so many on, on a GPU, they are processed in batches
+MANY_LEVELS = 100  # if the graph has more levels, from the first source: steps with little work
 SPARSE = 256  # a level with less than a 256th of all points pushes; its edges are not counted
 DENSE = 2  # the next level pulls if the level has over half of the edges of unvisited points
-UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 
 
 class Work(NamedTuple):
@@ -60,7 +61,7 @@ class Work(NamedTuple):
     graph: Any
     levels: Any  # table: offset of each level in the order of visits
     state: Any  # the number of edges of a level
-    lost: Any  # flag: a count overflowed
+    overflowed: Any  # flag: a count exceeds `MOST`
     pull: Any  # kernel: pull or pull_none
     pulls: bool  # whether a level may pull
 
@@ -101,7 +102,7 @@ def store_end(w, level, end):
 def expand(p, level, end, w, then):
     store_end(w, level, end)
     if p.paths > MOST:
-        w.lost.set()
+        w.overflowed.set()
     for t in p.outnbrs:
         before = atomic_min(t.dist, level)
         if before >= level:
@@ -123,7 +124,7 @@ def pull(p, level, end, w, then):
         then.add(p)
         store_end(w, level, end)
         if total > MOST:
-            w.lost.set()
+            w.overflowed.set()
 
 
 @kernel
@@ -146,20 +147,11 @@ def find_next(p, level, end, w, then):
 
 @kernel
 def count_scaled(p, level):
-    """Add the counts of the previous level; terms 2**512 times smaller than others are lost."""
+    """Add the counts of the previous level."""
     total, scale = 0.0, i32(0)
     for t in p.innbrs:
         if t.dist + 1 == level:
-            paths = t.paths
-            if t.scale > scale:
-                total = total * UNIT if t.scale == scale + 1 else 0.0
-                scale = t.scale
-            elif t.scale < scale:
-                paths = paths * UNIT if t.scale + 1 == scale else 0.0
-            total += paths
-            if total >= LARGE:
-                total *= UNIT
-                scale += 1
+            total, scale = add_scaled(total, scale, t.paths, t.scale)
     p.paths = total
     p.scale = scale
 
@@ -171,14 +163,11 @@ def gather(p, next_level, reached, ends, scaled: static):
     for t in p.outnbrs:
         if t.dist == next_level:
             part = t.part
-            if scaled:
-                apart = t.scale - p.scale  # at least 0: a predecessor has at most as many paths
-                while apart > 0 and part > 0.0:
-                    part *= UNIT
-                    apart -= 1
+            if scaled:  # the scale of a predecessor is at most as large
+                part = scaled_down(part, t.scale - p.scale)
             total += part
     total *= paths
-    p.carried = total
+    p.dependency = total
     p.part = (1.0 + total) / paths
     p.share = share + (total + ends if next_level > 1 else ends * (reached - 1))
 
@@ -208,7 +197,7 @@ def sweep(w, order, ends, scaled: static):
                 foreach(order[first:end], expand, level, end, w, order)
         first = end
         end = len(order)
-    if w.lost.take():
+    if w.overflowed.take():
         return False
     reached = end
     first = w.levels[level - 1].first
@@ -295,8 +284,9 @@ def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
 
 @contextmanager
 def dependencies(
-    graph: Graph, sources: Any, ends: float, weighted: bool, each: Callable[[bool], Any] = bool
-) -> Iterator[None]:
+    graph: Graph, sources: Any, ends: float, weighted: bool,
+    each: Callable[[bool], Any] | None = None,
+) -> Iterator[None]:  # fmt: skip
     """Add the dependencies of the points for each source to the column ``share``.
 
     Parameters
@@ -307,9 +297,9 @@ def dependencies(
         1 if paths also pass through their ends, else 0.
     weighted : bool
         Whether to use weights of edges, if the graph has some.
-    each : callable
+    each : callable, optional
         ``each(scaled)`` is called after each source, when the columns ``dist`` (with weights
-        ``distance``), ``paths`` and ``carried`` of the points that the source reaches have the
+        ``distance``), ``paths`` and ``dependency`` of the points that the source reaches have the
         values for this source; if ``scaled``, also ``scale``.
 
     Yields
@@ -320,9 +310,10 @@ def dependencies(
     by_weights = weighted and "weight" in graph.edges.columns
     if by_weights:
         as_graph(graph)
-    names: dict[str, Any] = {"paths": (f64, 0), "carried": (f64, 0), "share": (f64, 0)}
+    names: dict[str, Any] = {"paths": (f64, 0), "dependency": (f64, 0), "share": (f64, 0)}
     with ExitStack() as added:
-        if isinstance(graph, PartitionedGraph):
+        in_batches = each is None and not by_weights and _takes_batches(graph, sources)
+        if in_batches:
             sweep_batches(graph, sources.tolist(), ends, added)
         elif by_weights:
             added.enter_context(graph.points.temporary_columns(**names))
@@ -335,6 +326,16 @@ def dependencies(
         yield
 
 
+def _takes_batches(graph: Graph, sources: Any) -> bool:
+    """Whether to process batches of sources: of partitioned graphs; on a GPU, at high diameter."""
+    if isinstance(graph, PartitionedGraph):
+        return True
+    fits = max_width(len(graph.points)) >= MANY_SOURCES
+    if graph.device.on_host or len(sources) < MANY_SOURCES or not fits:
+        return False
+    return bfs(graph, VertexIds(sources[:1])).levels > MANY_LEVELS
+
+
 def _objects(graph: Graph) -> list[Any]:
     """Make the objects of `sweep`."""
     n = len(graph.points)
@@ -345,19 +346,19 @@ def _objects(graph: Graph) -> list[Any]:
     return [Flag(graph), order, levels, Scalars(graph, edges=0)]
 
 
-def _work(graph: Graph, lost: Flag, levels: Table, state: Scalars) -> Work:
+def _work(graph: Graph, overflowed: Flag, levels: Table, state: Scalars) -> Work:
     """Make the bundle of `sweep`; levels pull if the graph has both arcs of each edge."""
     pulls = not graph.directed
-    return Work(graph, levels, state, lost, pull if pulls else pull_none, pulls)
+    return Work(graph, levels, state, overflowed, pull if pulls else pull_none, pulls)
 
 
 def _sweep(
     graph: Graph, objects: Objects, sources: list[int], ends: float, added: ExitStack,
-    each: Callable[[bool], Any],
+    each: Callable[[bool], Any] | None,
 ) -> None:  # fmt: skip
     """Add the dependencies for each source; ``added`` gets the column for scales on overflow."""
-    lost, order, levels, state = objects
-    work = objects.once(_work, graph, lost, levels, state)
+    overflowed, order, levels, state = objects
+    work = objects.once(_work, graph, overflowed, levels, state)
 
     def run(s: int, scaled: bool) -> Any:
         order.clear()
@@ -372,7 +373,8 @@ def _sweep(
             added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
         if scaled:
             run(s, True)
-        each(scaled)
+        if each is not None:
+            each(scaled)
 
 
 def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any:

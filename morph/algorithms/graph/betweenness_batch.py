@@ -1,5 +1,6 @@
-"""Betweenness of up to 64 sources at once: for graphs in parts, whose steps wait for each other.
+"""Betweenness of up to 64 sources at once, for graphs whose steps take longer than their work.
 
+These are partitioned graphs, whose steps wait for each other, and graphs of high diameter on a GPU.
 A word of bits in each point has a bit for each source (as in `many_sources`), so that the sources
 share the steps, and thus the exchanges between parts.  A step of the forward sweep finds the points
 that the next level of any source contains, and adds up their counts of paths: a point pulls those
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.graph.path_counts import MOST, add_scaled, scaled_down
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
@@ -41,9 +43,6 @@ from morph.prelude import (
     vector,
 )
 
-MOST = 2.0**1000  # larger counts are scaled; the reciprocals of smaller ones have full precision
-LARGE = 2.0**256  # a scaled count is smaller than this
-UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 WIDTHS = 1, 4, 16, 64  # numbers of sources in a batch, and
 MOST_COUNTS = 1 << 24  # the most counts of a part, unless the batch has one source; 28 bytes each
 SMALL = 1 << 14  # in graphs of at most so many points all points pull: a push has more exchanges
@@ -56,7 +55,7 @@ class BatchWork(NamedTuple):
 
     graph: Any
     state: Any  # the sources
-    lost: Any  # flag: a count overflowed
+    overflowed: Any  # flag: a count exceeds `MOST`
 
 
 @kernel
@@ -99,23 +98,6 @@ def find_targets(p, level, stamp, then):
                 then.add(t)
 
 
-@func
-def add_scaled(p, t, i, paths):
-    """Add a count to the sum of a point; terms 2**512 times smaller than others are lost."""
-    total, scale, theirs = p.sum[i], p.scale[i], t.scale[i]
-    if theirs > scale:
-        total = total * UNIT if theirs == scale + 1 else 0.0
-        scale = theirs
-    elif theirs < scale:
-        paths = paths * UNIT if theirs + 1 == scale else 0.0
-    total += paths
-    if total >= LARGE:
-        total *= UNIT
-        scale += 1
-    p.sum[i] = total
-    p.scale[i] = scale
-
-
 @kernel
 def pull_paths(p, level, all_sources, w, then, scaled: static):
     """Add up the counts of in-neighbours in the previous level, for sources new to the point."""
@@ -126,7 +108,9 @@ def pull_paths(p, level, all_sources, w, then, scaled: static):
         for i in bit_positions(bits):
             paths = t.value[i] if level > 1 else 1.0
             if scaled:
-                add_scaled(p, t, i, paths)
+                total, scale = add_scaled(p.sum[i], p.scale[i], paths, t.scale[i])
+                p.sum[i] = total
+                p.scale[i] = scale
             else:
                 atomic_add(p.sum[i], paths)
     if coming != u64(0):
@@ -136,7 +120,7 @@ def pull_paths(p, level, all_sources, w, then, scaled: static):
             p.value[i] = total
             if not scaled:
                 if total > MOST:
-                    w.lost.set()
+                    w.overflowed.set()
         p.seen |= coming
         p.front[odd] = coming
         push_level(p, level, coming)
@@ -157,10 +141,7 @@ def gather_parts(p, level, ends, scaled: static):
         for i in bit_positions(t.back[1 - odd] & bits):
             part = t.value[i]
             if scaled:
-                apart = t.scale[i] - p.scale[i]  # at least 0, as in `betweenness.gather`
-                while apart > 0 and part > 0.0:
-                    part *= UNIT
-                    apart -= 1
+                part = scaled_down(part, t.scale[i] - p.scale[i])
             atomic_add(p.sum[i], part)
     share = 0.0
     for i in bit_positions(bits):
@@ -197,7 +178,7 @@ def sweep_batch(w, now, then, all_sources, stamp, ends, scaled: static):
             now.clear()
             foreach(then, pull_paths, level, all_sources, w, now, scaled)
             then.clear()
-    if w.lost.take():
+    if w.overflowed.take():
         return i32(-1) - level
     levels, least = level, i32(0 if ends > 0 else 1)
     while level > least:
@@ -210,16 +191,22 @@ def sweep_batch(w, now, then, all_sources, stamp, ends, scaled: static):
     return levels
 
 
-def sweep_batches(graph: Graph, sources: list[int], ends: float, added: ExitStack) -> None:
+def max_width(points: int) -> int:
+    """Return the largest number of sources in a batch, for a part of so many points."""
+    return max([1, *(w for w in WIDTHS if w * points <= MOST_COUNTS)])
+
+
+def sweep_batches(
+    graph: Graph | PartitionedGraph, sources: list[int], ends: float, added: ExitStack
+) -> None:
     """Add the dependencies for each source to the column ``share``, which ``added`` removes."""
     parts = len(graph.devices) if isinstance(graph, PartitionedGraph) else 1
-    points = len(graph.points) // parts
     width = next((w for w in WIDTHS if w >= len(sources)), WIDTHS[-1])
-    width = max([1, *(w for w in WIDTHS if w <= width and w * points <= MOST_COUNTS)])
+    width = min(width, max_width(len(graph.points) // parts))
     make = partial(_objects, graph, width)
     objects = added.enter_context(workspace(graph, "betweenness", make, **_columns(width)))
-    lost, state, now, then = objects
-    work = objects.once(BatchWork, graph, state, lost)
+    overflowed, state, now, then = objects
+    work = objects.once(BatchWork, graph, state, overflowed)
     stamp, scaled = 0, 0
     for first in range(0, len(sources), width):
         batch = sources[first : first + width]
@@ -247,7 +234,7 @@ def _columns(width: int) -> dict[str, Any]:
     return {name: (t, None) for name, t in kept.items()} | {"stamp": (i32, 0), "share": (f64, 0)}
 
 
-def _objects(graph: Graph, width: int) -> list[Any]:
+def _objects(graph: Graph | PartitionedGraph, width: int) -> list[Any]:
     """Make the objects of `sweep_batch`."""
     lists = [Collection(graph.points, capacity=len(graph.points)) for _ in range(2)]
     return [Flag(graph), Scalars(graph, sources=np.full(width, -1, np.int32)), *lists]

@@ -16,16 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges
+from morph.algorithms.graph.path_counts import LARGE, UNIT, scaled_down
 from morph.algorithms.graph.sssp import sssp
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_sub, f64, i32, i64
-
-LARGE = 2.0**256  # a scaled count is smaller than this
-UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 
 
 class Work(NamedTuple):
@@ -34,7 +32,7 @@ class Work(NamedTuple):
     graph: Any
     levels: Any  # table: offset of each level in the order of visits
     unreachable: Any  # the distance of unreachable points
-    lost: Any  # flag: a reached point has no tight edge to it
+    no_tight_edge: Any  # flag: a reached point has no tight edge to it
 
 
 @func
@@ -45,16 +43,11 @@ def is_tight(u, e, v):
 @func
 def scaled_part(u, v):
     """Return the number of paths to ``u`` divided by the number of paths to ``v``."""
-    part = u.paths / v.paths
-    apart = v.scale - u.scale  # at least 0: a predecessor has at most as many paths
-    while apart > 0 and part > 0.0:
-        part *= UNIT
-        apart -= 1
-    return part
+    return scaled_down(u.paths / v.paths, v.scale - u.scale)  # `u` is a predecessor of `v`
 
 
 @kernel
-def start(p, unreachable, lost):
+def start(p, unreachable, no_tight_edge):
     waiting = i32(0)
     for e in p.inedges:
         if is_tight(e.src, e, p):
@@ -62,9 +55,9 @@ def start(p, unreachable, lost):
     p.waiting = waiting
     p.paths = 0.0
     p.scale = i32(0)
-    p.carried = 0.0
+    p.dependency = 0.0
     if waiting == 0 and p.distance > 0 and p.distance < unreachable:
-        lost.set()
+        no_tight_edge.set()
 
 
 @kernel
@@ -109,17 +102,17 @@ def gather(p, ends):
     for e in p.outedges:
         t = e.dst
         if is_tight(p, e, t):
-            total += scaled_part(p, t) * (1.0 + t.carried)
-    p.carried = total
+            total += scaled_part(p, t) * (1.0 + t.dependency)
+    p.dependency = total
     if p.distance > 0:
         p.share += total + ends
 
 
 @program
-def carry_by_weights(w, now, then, order, source, ends):
+def sweep_from(w, now, then, order, source, ends):
     """Return False if a reached point has no tight edge to it."""
-    foreach(w.graph.points, start, w.unreachable, w.lost)
-    if w.lost.take():
+    foreach(w.graph.points, start, w.unreachable, w.no_tight_edge)
+    if w.no_tight_edge.take():
         return False
     source.paths = 1.0
     level = 0
@@ -168,7 +161,7 @@ def positive_lengths(graph: Graph) -> Any:
 
 
 def sweep_by_weights(
-    graph: Graph, sources: list[int], ends: float, each: Callable[[bool], Any]
+    graph: Graph, sources: list[int], ends: float, each: Callable[[bool], Any] | None
 ) -> None:
     """Add the dependencies for each source; calls ``each(True)`` after each source."""
     length, n = positive_lengths(graph), len(graph.points)
@@ -183,14 +176,15 @@ def sweep_by_weights(
     ):  # fmt: skip
         graph.edges.length[:] = length
         for s in sources:
-            graph.points.distance[:] = sssp(graph, Ids(np.array([s]))).distance
+            graph.points.distance[:] = sssp(graph, VertexIds(np.array([s]))).distance
             for c in lists:
                 c.clear()
             now.add(s)
             source = graph.points[s]
-            if not carry_by_weights(work, now, then, order, source, f64(ends)):
+            if not sweep_from(work, now, then, order, source, f64(ends)):
                 raise ValueError(
                     f"weights too far apart: from source {name_of(graph, s)}, an edge to a"
                     f" vertex does not lengthen the path to it in {dtype}"
                 )
-            each(True)
+            if each is not None:
+                each(True)

@@ -30,7 +30,7 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.graph.labels import Ids
+from morph.graph.labels import VertexIds
 from morph.language.arguments import boolean, check_number
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
@@ -214,10 +214,10 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
 def _rows(graph: Graph, starts: Any, most: Any) -> Bfs:
     """Search from each of several sources, in batches if those fill the device."""
     if not len(starts):
-        none = bfs(graph, Ids(starts))
+        none = bfs(graph, VertexIds(starts))
         return Bfs(none.distance[None][:0], none.predecessor[None][:0], 0)
     if batch_size(graph) < SMALL * WORD:
-        alone = (bfs(graph, Ids(start[None]), cutoff=most) for start in starts)
+        alone = (bfs(graph, VertexIds(start[None]), cutoff=most) for start in starts)
         found = [Bfs(d[None], p[None], levels) for d, p, levels in alone]
     else:
         blocks = range(0, len(starts), WORD)

@@ -92,10 +92,10 @@ class Node:
     """A search node; all fields except the last two are sets of bit words."""
 
     chosen: local(u64, 4)
-    rest: local(u64, 4)  # the candidates
-    out: local(u64, 4)  # the excluded candidates
-    branch: local(u64, 4)
-    free: local(u64, 4)  # the candidates for the current colour
+    candidates: local(u64, 4)
+    excluded: local(u64, 4)
+    branching: local(u64, 4)
+    uncoloured: local(u64, 4)  # candidates for the current colour
     stack: local(u64, 384)  # 24 open nodes of four sets
     depth: local(i32, 1)  # words of the stack in use
 
@@ -153,10 +153,10 @@ def fill(node, pool):
     """Clear all sets of a new node."""
     for _ in range(pool.words):
         node.chosen.add(u64(0))
-        node.rest.add(u64(0))
-        node.out.add(u64(0))
-        node.branch.add(u64(0))
-        node.free.add(u64(0))
+        node.candidates.add(u64(0))
+        node.excluded.add(u64(0))
+        node.branching.add(u64(0))
+        node.uncoloured.add(u64(0))
     for _ in range(4 * pool.words * pool.deepest):
         node.stack.add(u64(0))
     node.depth.add(i32(0))
@@ -167,9 +167,9 @@ def push(node, words):
     depth = node.depth[0]
     for j in range(words):
         node.stack[depth + j] = node.chosen[j]
-        node.stack[depth + words + j] = node.rest[j]
-        node.stack[depth + 2 * words + j] = node.out[j]
-        node.stack[depth + 3 * words + j] = node.branch[j]
+        node.stack[depth + words + j] = node.candidates[j]
+        node.stack[depth + 2 * words + j] = node.excluded[j]
+        node.stack[depth + 3 * words + j] = node.branching[j]
     node.depth[0] = i32(depth + 4 * words)
 
 
@@ -178,9 +178,9 @@ def pop(node, words):
     depth = node.depth[0] - 4 * words
     for j in range(words):
         node.chosen[j] = node.stack[depth + j]
-        node.rest[j] = node.stack[depth + words + j]
-        node.out[j] = node.stack[depth + 2 * words + j]
-        node.branch[j] = node.stack[depth + 3 * words + j]
+        node.candidates[j] = node.stack[depth + words + j]
+        node.excluded[j] = node.stack[depth + 2 * words + j]
+        node.branching[j] = node.stack[depth + 3 * words + j]
     node.depth[0] = i32(depth)
 
 
@@ -188,19 +188,19 @@ def pop(node, words):
 def branch_beyond_colours(node, p, near, colours, words):
     """Branch on the candidates that are in none of the first colour classes."""
     for j in range(words):
-        node.branch[j] = node.rest[j]
-    while colours > 0 and not is_empty(node.branch, words):
+        node.branching[j] = node.candidates[j]
+    while colours > 0 and not is_empty(node.branching, words):
         colours -= 1
         for j in range(words):
-            node.free[j] = node.branch[j]
+            node.uncoloured[j] = node.branching[j]
         for j in range(words):
-            while node.free[j] != u64(0):
-                k = i64(ctz(node.free[j]))
+            while node.uncoloured[j] != u64(0):
+                k = i64(ctz(node.uncoloured[j]))
                 row = p.start + (64 * j + k) * words
-                node.branch[j] = node.branch[j] & ~bit(k)
-                node.free[j] = node.free[j] & ~bit(k)
+                node.branching[j] = node.branching[j] & ~bit(k)
+                node.uncoloured[j] = node.uncoloured[j] & ~bit(k)
                 for i in range(j, words):
-                    node.free[i] = node.free[i] & ~near[row + i]
+                    node.uncoloured[i] = node.uncoloured[i] & ~near[row + i]
 
 
 @func
@@ -208,24 +208,24 @@ def branch_beside_pivot(node, p, near, words):
     """Branch on the candidates that are not adjacent to a pivot."""
     pivot, most = i64(0), i32(-1)
     for j in range(words):
-        bits = node.rest[j] | node.out[j]
+        bits = node.candidates[j] | node.excluded[j]
         while bits != u64(0):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = p.start + v * words
             common = i32(0)
             for i in range(words):
-                common += i32(popcount(near[row + i] & node.rest[i]))
+                common += i32(popcount(near[row + i] & node.candidates[i]))
             if common > most:
                 pivot, most = v, common
     row = p.start + pivot * words
     for j in range(words):
-        node.branch[j] = node.rest[j] & ~near[row + j]
+        node.branching[j] = node.candidates[j] & ~near[row + j]
 
 
 @func
-def find_branches(node, p, pool, words, every):
-    if every:
+def find_branches(node, p, pool, words, maximal):
+    if maximal:
         branch_beside_pivot(node, p, pool.near, words)
     else:
         size = size_of(node.chosen, words) + 1
@@ -258,10 +258,10 @@ def is_maximal(node, pool, p, words):
 
 
 @func
-def is_wanted(node, pool, p, words, every):
+def is_wanted(node, pool, p, words, maximal):
     """Whether a node without candidates is a clique to report."""
-    if every:
-        return is_empty(node.out, words) and is_maximal(node, pool, p, words)
+    if maximal:
+        return is_empty(node.excluded, words) and is_maximal(node, pool, p, words)
     size = size_of(node.chosen, words) + 1
     return atomic_max(pool.spent.size, size) < size
 
@@ -271,18 +271,18 @@ def take_branch(node, p, near, words):
     """Choose the last branching vertex; push the node with the other ones, if any."""
     v = i64(-1)
     for j in range(words):
-        if node.branch[j] != u64(0):
-            v = 64 * i64(j) + 63 - i64(clz(node.branch[j]))
-    node.rest[v >> 6] = node.rest[v >> 6] & ~bit(v)
-    node.branch[v >> 6] = node.branch[v >> 6] & ~bit(v)
-    if not is_empty(node.branch, words):
-        node.out[v >> 6] = node.out[v >> 6] | bit(v)
+        if node.branching[j] != u64(0):
+            v = 64 * i64(j) + 63 - i64(clz(node.branching[j]))
+    node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
+    node.branching[v >> 6] = node.branching[v >> 6] & ~bit(v)
+    if not is_empty(node.branching, words):
+        node.excluded[v >> 6] = node.excluded[v >> 6] | bit(v)
         push(node, words)
     node.chosen[v >> 6] = node.chosen[v >> 6] | bit(v)
     row = p.start + v * words
     for j in range(words):
-        node.rest[j] = node.rest[j] & near[row + j]
-        node.out[j] = node.out[j] & near[row + j]
+        node.candidates[j] = node.candidates[j] & near[row + j]
+        node.excluded[j] = node.excluded[j] & near[row + j]
 
 
 @func
@@ -297,14 +297,14 @@ def as_vector(s, like, words):
 def open_root(node, p, words):
     """Initialise the node of a root with all its candidates."""
     for j in range(words):
-        node.rest[j] = ~u64(0)
+        node.candidates[j] = ~u64(0)
     candidates = i64(p.out_degree) - p.below
     if candidates & 63 != 0:
-        node.rest[words - 1] = bit(candidates) - u64(1)
+        node.candidates[words - 1] = bit(candidates) - u64(1)
 
 
 @kernel
-def dive(e, pool):
+def find_first_clique(e, pool):
     """Find a first clique of a root greedily, by the candidates of highest rank."""
     node = Node()
     fill(node, pool)
@@ -312,14 +312,14 @@ def dive(e, pool):
     p, like = e.item, e.chosen
     words = words_of(p)
     open_root(node, p, words)
-    while not is_empty(node.rest, words):
+    while not is_empty(node.candidates, words):
         for j in range(words):
-            node.branch[j] = u64(0)
+            node.branching[j] = u64(0)
         v = i64(-1)
         for j in range(words):
-            if v < 0 and node.rest[j] != u64(0):
-                v = 64 * i64(j) + i64(ctz(node.rest[j]))
-        node.branch[v >> 6] = bit(v)
+            if v < 0 and node.candidates[j] != u64(0):
+                v = 64 * i64(j) + i64(ctz(node.candidates[j]))
+        node.branching[v >> 6] = bit(v)
         take_branch(node, p, pool.near, words)
     size = size_of(node.chosen, words) + 1
     if atomic_max(pool.spent.size, size) < size:
@@ -327,7 +327,7 @@ def dive(e, pool):
 
 
 @kernel
-def work(e, pool, queue, later, every: static):
+def search(e, pool, queue, later, maximal: static):
     """Search below a node; return remaining open nodes to the queue, or defer them."""
     node = Node()
     fill(node, pool)
@@ -338,51 +338,63 @@ def work(e, pool, queue, later, every: static):
     words = words_of(p)
     for j in range(words):
         node.chosen[j] = e.chosen[j]
-        node.rest[j] = e.rest[j]
-        node.out[j] = e.out[j]
-        node.branch[j] = e.branch[j]
+        node.candidates[j] = e.candidates[j]
+        node.excluded[j] = e.excluded[j]
+        node.branching[j] = e.branching[j]
     if e.generation == 0:
         open_root(node, p, words)
-    if not every or e.generation == 0:
-        find_branches(node, p, pool, words, every)
-    if not is_empty(node.branch, words):
+    if not maximal or e.generation == 0:
+        find_branches(node, p, pool, words, maximal)
+    if not is_empty(node.branching, words):
         push(node, words)
     spent, nodes, found = atomic_add(pool.spent.nodes, i64(0)), i32(0), i32(0)
-    size, dives = atomic_max(pool.spent.size, 0), False
+    size, deferring = atomic_max(pool.spent.size, 0), False
     if spent < pool.limit:
         limit = NODES << min(e.generation, OLDEST)
-        room = pool.deepest * 4 * words
-        while 0 < node.depth[0] < room and nodes < limit and found < FOUND:
+        capacity = pool.deepest * 4 * words
+        while 0 < node.depth[0] < capacity and nodes < limit and found < FOUND:
             nodes += 1
             pop(node, words)
-            if not every and atomic_max(pool.spent.size, 0) > size:  # fewer branching vertices
-                find_branches(node, p, pool, words, every)
-            if not is_empty(node.branch, words):
+            if not maximal and atomic_max(pool.spent.size, 0) > size:  # fewer branching vertices
+                find_branches(node, p, pool, words, maximal)
+            if not is_empty(node.branching, words):
                 take_branch(node, p, pool.near, words)
-                if is_empty(node.rest, words):
-                    if is_wanted(node, pool, p, words, every):
+                if is_empty(node.candidates, words):
+                    if is_wanted(node, pool, p, words, maximal):
                         found += 1
                         pool.found.add(p, chosen=as_vector(node.chosen, like, words))
                 else:
-                    find_branches(node, p, pool, words, every)
-                    if not is_empty(node.branch, words):
+                    find_branches(node, p, pool, words, maximal)
+                    if not is_empty(node.branching, words):
                         push(node, words)
         spent = atomic_add(pool.spent.nodes, i64(nodes))
-        dives = not every and node.depth[0] >= room
+        deferring = not maximal and node.depth[0] >= capacity
     open_now = spent < pool.limit
     while node.depth[0] > 0:
         pop(node, words)
-        chosen, rest = as_vector(node.chosen, like, words), as_vector(node.rest, like, words)
-        out, branch = as_vector(node.out, like, words), as_vector(node.branch, like, words)
+        chosen = as_vector(node.chosen, like, words)
+        candidates = as_vector(node.candidates, like, words)
+        excluded = as_vector(node.excluded, like, words)
+        branching = as_vector(node.branching, like, words)
         if open_now:
             queue.add(
-                p, generation=e.generation + 1, chosen=chosen, rest=rest, out=out, branch=branch
+                p,
+                generation=e.generation + 1,
+                chosen=chosen,
+                candidates=candidates,
+                excluded=excluded,
+                branching=branching,
             )
         else:
             later.add(
-                p, generation=e.generation + 1, chosen=chosen, rest=rest, out=out, branch=branch
+                p,
+                generation=e.generation + 1,
+                chosen=chosen,
+                candidates=candidates,
+                excluded=excluded,
+                branching=branching,
             )
-        open_now = open_now and not dives  # deferred: the deepest nodes may improve the bound
+        open_now = open_now and not deferring  # deferred: the deepest nodes may improve the bound
 
 
 class Search:
@@ -448,10 +460,10 @@ class Search:
         foreach(self.graph.edges, set_bits, pool, where=is_of_root)
         return near
 
-    def cliques(self, every: bool) -> Iterator[tuple[Ints, Any]]:
+    def cliques(self, maximal: bool) -> Iterator[tuple[Ints, Any]]:
         """Yield roots and bit words of the other vertices of all maximal or of larger cliques.
 
-        If ``every`` is False, ``size`` is the size of the largest clique so far, and only larger
+        If ``maximal`` is False, ``size`` is the size of the largest clique so far, and only larger
         cliques are searched.
         """
         spent, limit = Scalars(self.graph, nodes=i64(0), size=i32(self.size)), FIRST
@@ -459,7 +471,12 @@ class Search:
             near, bits = self.rows(roots), vec(u64, words)
             now, then = (
                 Collection(
-                    self.graph.points, generation=i32, chosen=bits, rest=bits, out=bits, branch=bits
+                    self.graph.points,
+                    generation=i32,
+                    chosen=bits,
+                    candidates=bits,
+                    excluded=bits,
+                    branching=bits,
                 )
                 for _ in range(2)
             )
@@ -467,18 +484,18 @@ class Search:
             now.extend(roots)
             most = int(self.later[roots].max())
             deepest, used = min(most + 2, DEEPEST), -(-most // WORD)
-            if not every:  # a first bound, before all roots are searched at once
+            if not maximal:  # a first bound, before all roots are searched at once
                 pool = Pool(self.graph, self.graph.edges.end, near.bits, 0, used, spent, 0, found)
-                foreach(now, dive, pool)
+                foreach(now, find_first_clique, pool)
             while not now.empty:
                 spent.nodes = 0
                 pool = Pool(
                     self.graph, self.graph.edges.end, near.bits, deepest, used, spent, limit, found
                 )
-                foreach(now, work, pool, now, then, int(every), until_empty=True)
+                foreach(now, search, pool, now, then, int(maximal), until_empty=True)
                 now, then = then, now
                 limit = min(2 * limit, MOST)
-                if not every:
+                if not maximal:
                     self.size = int(spent.size)
                 if len(found):
                     host = self.device.to_host

@@ -3,10 +3,8 @@
 The k-core is what remains when vertices of degree below k are deleted until there are none; the
 core number of a vertex is the largest k whose core contains it (Seidman 1983).  Peeling, level by
 level (Matula, Beck 1983; Dasari, Desh, Zubair, ParK, 2014): a deleted vertex lowers the degrees of
-its neighbours, and a neighbour whose degree falls to the level is deleted next.  Vertices whose
-degree is in the range of the next `SOON` levels are in a worklist of their own (bucketing as in
-Dhulipala, Blelloch, Shun, Julienne, 2017), so the others are scanned once in `SOON` levels; empty
-levels are skipped.
+its neighbours, and a neighbour whose degree falls to the level is deleted next.  Vertices of the
+next levels are in a worklist of their own, see `peeling.py`; empty levels are skipped.
 """
 
 from __future__ import annotations
@@ -14,16 +12,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.graph.arguments import lists_vertices, of_graph, results, results_device
+from morph.algorithms.graph.peeling import INFINITY, SOON, find_range, split
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.language.arguments import integer
 from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
-
-INFINITY = 2**31 - 1
-SOON = 15  # levels beyond the next one whose vertices are in a worklist; at first fewer
+from morph.prelude import atomic_min, atomic_sub, i32, i64
 
 
 class CoreNumber(NamedTuple):
@@ -42,29 +38,13 @@ class KCore(NamedTuple):
 
 @kernel
 def count(p, degrees):
-    """Set ``near`` to the neighbours of a vertex, itself excluded."""
+    """Set ``remaining`` to the neighbours of a vertex, itself excluded."""
     loops = i32(0)
     for t in p.nbrs:
         if t == p:
             loops += 1
-    p.near = i32(p.degree) - loops
-    atomic_min(degrees.least, p.near)
-
-
-@kernel
-def bounds(p, degrees):
-    """Find the range of the degrees that remain."""
-    atomic_min(degrees.least, p.near)
-    atomic_max(degrees.most, p.near)
-
-
-@kernel
-def split(p, limit, soon, rest):
-    """Divide the vertices: ``soon`` may be deleted at a level up to ``limit``."""
-    if p.near <= limit:
-        soon.add(p)
-    else:
-        rest.add(p)
+    p.remaining = i32(p.degree) - loops
+    atomic_min(degrees.least, p.remaining)
 
 
 @kernel
@@ -78,8 +58,8 @@ def drop(p, k, limit, falling, soon):
     """Delete a vertex at level k; neighbours that have no more than k neighbours left follow."""
     p.core = i32(k)
     for t in p.nbrs:
-        if t.near > k:
-            before = atomic_sub(t.near, 1)
+        if t.remaining > k:
+            before = atomic_sub(t.remaining, 1)
             if before == k + 1:
                 falling.add(t)
             elif before == limit + 1:
@@ -95,7 +75,7 @@ def peel(g, k, last, left, rest, soon, falling, then):
     while k <= last:
         while k <= limit:
             # listed first, since a step over `soon`, to which it adds, would not be asynchronous
-            foreach(soon, enqueue, falling, where=lambda p: p.core < 0 and p.near <= k)
+            foreach(soon, enqueue, falling, where=lambda p: p.core < 0 and p.remaining <= k)
             while not falling.empty:  # asynchronous steps have already deleted some of these
                 foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
                 falling, then = then, falling
@@ -105,7 +85,7 @@ def peel(g, k, last, left, rest, soon, falling, then):
         if k <= last:
             degrees.least = INFINITY
             degrees.most = -1
-            foreach(left, bounds, degrees, where=lambda p: p.core < 0)
+            foreach(left, find_range, degrees, where=lambda p: p.core < 0)
             if degrees.most < 0:
                 break
             k = max(k, i64(degrees.least))  # skip empty levels
@@ -124,7 +104,7 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         capacities = (n, n, n + n // 4, n, n)  # `soon` has spare slots, which threads cache
         return [Collection(graph.points, capacity=k) for k in capacities]
 
-    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as objects:
+    with workspace(graph, "cores", make, remaining=(i32, 0), core=(i32, -1)) as objects:
         left, _, soon, *_ = objects
         left.extend_live()
         soon.extend_live()

@@ -27,10 +27,10 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import f64, i64, u64, vector
 from morph.runtime.arrays import all_true, rough_mean
 
-EDGES = 32  # delta is the mean weight times this over the mean degree
+DELTA_SCALE = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
 INFINITY = 2**31 - 1  # of 32-bit distances
-FAR = 2**16  # estimate of the largest number of edges of a shortest path
+LONGEST_PATH = 2**16  # estimate of the largest number of edges of a shortest path
 HALF = 2**32  # a sum of 64 bits is returned as two numbers below this, exact in float64
 SALT = random.SystemRandom().getrandbits(63)
 
@@ -123,8 +123,8 @@ class Weights(NamedTuple):
 def likely_32_bits(graph: Graph, delta: float) -> bool:
     """Whether distances probably fit 32 bits, although the longest possible path does not."""
     kind = graph.edges.columns["weight"].dtype
-    mean = delta * len(graph.edges) / (EDGES * max(len(graph.points), 1))
-    return np.result_type(kind, np.int32) == np.int32 and mean * FAR < INFINITY
+    mean = delta * len(graph.edges) / (DELTA_SCALE * max(len(graph.points), 1))
+    return np.result_type(kind, np.int32) == np.int32 and mean * LONGEST_PATH < INFINITY
 
 
 def measured(graph: Graph) -> Weights:
@@ -166,7 +166,7 @@ def _weights(
     skew = (int(high) * HALF + int(low)) % 2**64
     if bad:
         _measured_by_arrays(graph)  # raises an error that names the edge
-    delta = total / m * EDGES * n / m
+    delta = total / m * DELTA_SCALE * n / m
     if kind.kind == "f":
         return Weights(None, np.result_type(kind, np.float32), delta, False)
     dtype = _integer(kind, int(largest) * n + delta)
@@ -288,7 +288,7 @@ def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
         refuse_negative(weight, graph, live)
         finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
         mean = rough_mean(finite) if finite.size else 0.0
-        delta = mean * EDGES * n / max(weight.size, 1)
+        delta = mean * DELTA_SCALE * n / max(weight.size, 1)
         if weight.dtype.kind == "f":
             return None, np.result_type(weight.dtype, np.float32), delta
         dtype = _integer(weight.dtype, int(weight.max()) * n + delta if weight.size else 0)

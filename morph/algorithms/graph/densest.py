@@ -137,7 +137,7 @@ def balance(g, pairs, units, capacity, front, then, top, moves):
         more = moves.take()
 
 
-def _unable(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> Any:
+def _overfull(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> Any:
     """Return the set T for a density, as a mask of ``n`` vertices."""
     made = sorted_rows(graph, n, *ends)
     pairs = made.add_table("pairs", low=Ref("points"), high=Ref("points"), held=i64)
@@ -188,7 +188,7 @@ def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
         if found == density:
             return DensestSubgraph(xp.sort(order).astype(np.int64), density)
         density = max(density, found)
-        inside = _unable(graph, len(order), (low, high), density)
+        inside = _overfull(graph, len(order), (low, high), density)
         found = Fraction(count_true(inside[low] & inside[high]), count_true(inside))
 
 

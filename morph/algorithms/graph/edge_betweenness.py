@@ -47,10 +47,10 @@ def part(u, v):
 def pass_edge(e, leads, part, both):
     u, v = e.src, e.dst
     if leads(u, e, v):
-        e.passed += part(u, v) * (1.0 + v.carried)
+        e.passed += part(u, v) * (1.0 + v.dependency)
     elif both:
         if leads(v, e, u):
-            e.passed += part(v, u) * (1.0 + u.carried)
+            e.passed += part(v, u) * (1.0 + u.dependency)
 
 
 def _has_equal_reverses(graph: Graph) -> bool:

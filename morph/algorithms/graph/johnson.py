@@ -17,7 +17,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device,
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.sssp import sssp
 from morph.graph import Graph
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.language.arguments import boolean
 from morph.runtime.arrays import all_true, any_true
 
@@ -62,22 +62,22 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
     """
     predecessors = boolean(predecessors, "predecessors")
     ids = graph.device.to_host(graph.points.ids())
-    starts = source_rows(graph, Ids(ids) if sources is None else sources)
+    starts = source_rows(graph, VertexIds(ids) if sources is None else sources)
     with graph.device.active():
         weight = graph.edges.weight[live_edges(graph)] if "weight" in graph.edges.columns else None
         has_negative = weight is not None and not all_true(weight >= 0)
     if not has_negative:
-        return Johnson(*sssp(graph, Ids(starts), rows=True, predecessors=predecessors))
-    potential = bellman_ford(graph, Ids(ids)).distance  # raises the errors above
+        return Johnson(*sssp(graph, VertexIds(starts), rows=True, predecessors=predecessors))
+    potential = bellman_ford(graph, VertexIds(ids)).distance  # raises the errors above
     kind = potential.dtype
     with graph.device.active():
         potential = potential.astype(np.float64 if kind.kind == "f" else np.int64)
-        changed = _changed(graph, weight, potential)
-    found = sssp(changed, starts, rows=True, predecessors=predecessors)
+        reduced = _reweighted(graph, weight, potential)
+    found = sssp(reduced, starts, rows=True, predecessors=predecessors)
     return Johnson(_corrected(graph, found.distance, starts, potential, kind), found.predecessor)
 
 
-def _changed(graph: Graph, weight: Any, potential: Any) -> Graph:
+def _reweighted(graph: Graph, weight: Any, potential: Any) -> Graph:
     """Return a graph with the reduced weights, which are not negative."""
     xp, pick = graph.device.xp, live_edges(graph)
     src, dst = graph.edges.src[pick], graph.edges.dst[pick]
@@ -93,13 +93,14 @@ def _corrected(graph: Graph, distance: Any, starts: Any, potential: Any, kind: A
     xp = graph.device.xp
     with graph.device.active():
         real = distance.dtype.kind == "f"
-        unreached = distance == (np.inf if real else np.iinfo(np.int64).max)
-        near = xp.where(unreached, 0, distance) + potential[None, :]
-        near -= potential[xp.asarray(starts)][:, None]
+        infinity = np.inf if real else np.iinfo(np.int64).max
+        unreached = distance == infinity
+        corrected = xp.where(unreached, 0, distance) + potential[None, :]
+        corrected -= potential[xp.asarray(starts)][:, None]
         if real:
-            lost = ~unreached & ~(abs(near) <= np.finfo(kind).max)
-            if any_true(lost):
-                k, v = (int(i[0]) for i in xp.nonzero(lost))
+            beyond = ~unreached & ~(abs(corrected) <= np.finfo(kind).max)
+            if any_true(beyond):
+                k, v = (int(i[0]) for i in xp.nonzero(beyond))
                 s, t = name_of(graph, starts[k]), name_of(graph, v)
                 raise OverflowError(f"a distance from vertex {s} to {t} does not fit {kind}")
-        return xp.where(unreached, np.inf if real else np.iinfo(np.int64).max, near).astype(kind)
+        return xp.where(unreached, infinity, corrected).astype(kind)

@@ -115,12 +115,14 @@ def gain(p, weight, total, factor):
 
 
 @func
-def margin_of(own, most):
-    """Return by how much the gains of other communities must rise before a vertex moves.
+def decide(p, g, own, most, factor):
+    """Return whether a vertex moves, and by how much other gains must rise before it does.
 
-    A community without a neighbour of the vertex has no gain.
+    ``own`` is the weight of its arcs to its community, ``most`` the largest gain of a move.  A
+    community without a neighbour of the vertex has no gain.
     """
-    return i64(max(own - max(most, 0.0), 0.0))
+    stay = gain(p, own, g.points[p.label].total - p.strength, factor)
+    return most > stay, i64(max(stay - max(most, 0.0), 0.0))
 
 
 @func
@@ -160,8 +162,7 @@ def find_best(p, g, seed, factor, size: static, refining: static):
     if most <= 0.0 and is_label_unused(p):
         most = f64(0)
         best = order_of(seed, p.id)
-    stay = gain(p, own, g.points[label].total - p.strength, factor)
-    wants = most > stay
+    wants, margin = decide(p, g, own, most, factor)
     if wants:
         for i in range(slots):
             c = keys[i] - 1
@@ -170,7 +171,7 @@ def find_best(p, g, seed, factor, size: static, refining: static):
                     best = max(best, order_of(seed, c))
     p.best = best
     p.wants = wants
-    p.margin = margin_of(stay, most)
+    p.margin = margin
     p.active = 0
 
 
@@ -189,10 +190,8 @@ def find_gain(p, g, slots, factor, refining: static):
                 most = max(most, gain(p, part, g.points[c].total, factor))
     if most <= 0.0 and is_label_unused(p):
         most = f64(0)
-    stay = gain(p, own, g.points[label].total - p.strength, factor)
     p.most = most
-    p.wants = most > stay
-    p.margin = margin_of(stay, most)
+    p.wants, p.margin = decide(p, g, own, most, factor)
     p.active = 0
 
 

@@ -107,44 +107,43 @@ def search_pairs(
     overflowed : bool
         Whether a sum exceeded the largest valid distance.
     """
-    (far, most, delta), n, k = limits, len(graph.points), len(starts)
-    columns = {"dist": far.dtype} | ({"predecessor": i32} if predecessors else {})
+    (infinity, most, delta), n, k = limits, len(graph.points), len(starts)
+    columns = {"dist": infinity.dtype} | ({"predecessor": i32} if predecessors else {})
     pairs = Table("pairs", graph.device, **columns)
     pairs.extend(k * n)
-    pairs.dist[:] = far
-    queue = bucket_queue(pairs, far.dtype, delta, largest=most, capacity=k * n)
+    pairs.dist[:] = infinity
+    queue = bucket_queue(pairs, infinity.dtype, delta, largest=most, capacity=k * n)
     rows = np.arange(k, dtype=np.int32) * n
     sources = rows + starts
     pairs.dist[sources] = 0
-    queue.near.extend(sources, key=np.zeros(k, far.dtype))
+    queue.near.extend(sources, key=np.zeros(k, infinity.dtype))
     ends = Collection(pairs)
     if len(targets):
         ends.extend((rows[:, None] + targets).ravel())
     work = Pairs(graph, pairs, ends, Flag(graph), Flag(graph), most)
-    limit = far.dtype.type(run_pairs(work, queue, delta))
+    limit = infinity.dtype.type(run_pairs(work, queue, delta))
     with graph.device.active():
         distance = pairs.dist[:]
         if limit < most:  # stopped early at the targets: larger distances are not final
-            distance[distance > limit] = far
-        parent = _parents(work, sources, far) if predecessors else None
+            distance[distance > limit] = infinity
+        parent = _parents(work, sources, infinity) if predecessors else None
         return distance.reshape(k, n), parent, work.overflowed.take()
 
 
-def _parents(s: Pairs, sources: Any, far: Any) -> Any:
+def _parents(s: Pairs, sources: Any, infinity: Any) -> Any:
     """Return the parents in the shortest-path trees, from final distances."""
     xp, pairs, n = s.graph.device.xp, s.pairs, len(s.graph.points)
     pairs.predecessor[:] = NO_PREDECESSOR
     pairs.predecessor[sources] = -1
-    foreach(pairs, set_parent, s, where=lambda pair: pair.dist < far)
-    found, reached = pairs.predecessor[:], pairs.dist[:] < far
+    foreach(pairs, set_parent, s, where=lambda pair: pair.dist < infinity)
+    found, reached = pairs.predecessor[:], pairs.dist[:] < infinity
     if any_true((found == NO_PREDECESSOR) & reached):  # reached by zero-weight edges only
         now, then = Collection(pairs), Collection(pairs)
         now.extend(xp.flatnonzero((found != NO_PREDECESSOR) & reached))
         run_until_empty(now, then, set_equal_parent, s)
         found = pairs.predecessor[:]
-    return xp.where((found == NO_PREDECESSOR) | ~reached, -1, found).reshape(
-        -1, n
-    )  # a sum may equal `far`
+    found = xp.where((found == NO_PREDECESSOR) | ~reached, -1, found)  # a sum may be `infinity`
+    return found.reshape(-1, n)
 
 
 @kernel

@@ -67,7 +67,7 @@ def other_end(p, hashed, seed):
 
 
 @kernel
-def point_to_first(p, seed, zero, both: static):
+def point_to_first(p, seed):
     free, best = i32(0), u64(0)
     for t in p.nbrs:  # shared: it has only reductions, so the neighbour follows from its hash
         if t != p and t.partner < 0:
@@ -141,15 +141,24 @@ def release(p, again):
 
 
 @program
-def match_rounds(g, point, seed, zero, both: static, heavy, again, matched):
+def find_candidates(items, seed, zero, heavy: static, both: static):
+    if heavy:
+        foreach(items, point_to_heaviest, seed, zero, both)
+    else:
+        foreach(items, point_to_first, seed)
+
+
+@program
+def match_rounds(g, seed, zero, heavy: static, both: static, again, matched):
+    """Return the number of matched vertices."""
     found = Scalars(g, size=0)
-    foreach(g.points, point, seed, zero, both)
+    find_candidates(g.points, seed, zero, heavy, both)
     foreach(g.points, match, g, matched, where=lambda p: p.candidate >= 0)
     while not matched.empty:
         found.size += len(matched)
         foreach(matched, release, again)
         matched.clear()
-        foreach(again, point, seed, zero, both)
+        find_candidates(again, seed, zero, heavy, both)
         foreach(again, match, g, matched, where=lambda p: p.candidate >= 0)
         again.clear()
     if not heavy:
@@ -221,9 +230,8 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
     columns: dict[str, Any] = {"partner": (i32, NONE), "candidate": (i32, NONE)}
     columns["edge"] = i64, LAST
     with workspace(graph, "matching", make, **columns) as lists:
-        point = point_to_heaviest if heavy else point_to_first
         key = u64(seed % 2**64)
-        size = int(match_rounds(graph, point, key, zero, both, heavy, *lists)) // 2
+        size = int(match_rounds(graph, key, zero, heavy, both, *lists)) // 2
         partner, edge = results(graph, "partner", "edge")
     with graph.device.active():
         edges = edge[partner > graph.device.xp.arange(n)]

@@ -40,7 +40,7 @@ from morph.algorithms.graph.arguments import (
 )
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.costs import (
-    EDGES,
+    DELTA_SCALE,
     INFINITY,
     Weights,
     expected,
@@ -54,7 +54,7 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.graph.labels import Ids, name_of
+from morph.graph.labels import VertexIds, name_of
 from morph.language.arguments import boolean, check_number
 from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
@@ -64,7 +64,7 @@ from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
 from morph.runtime.device import Device
 
 DENSE = 8  # the mean degree from which `dense_phase` runs first
-DENSE_EDGES = 4  # its delta is the mean weight times this over the mean degree (near-far: EDGES)
+DENSE_SCALE = 4  # its delta is the mean weight times this over the mean degree (else DELTA_SCALE)
 DENSE_UNTIL = 16  # it ends when the unsettled vertices have less than a 16th of the edges
 WIDE = 8  # then the delta of near-far is this many times as large
 BUCKETS = 32  # `dense_phase` runs at most this many buckets
@@ -212,14 +212,14 @@ def dense_phase(s, queue, limit, buckets, pulls):
 
 
 @cache
-def nearer_than(far: float) -> Any:
+def nearer_than(bound: float) -> Any:
     """Return the filter of the points whose distance is less."""
 
     @func
     def is_nearer(p):
-        return p.dist < far
+        return p.dist < bound
 
-    is_nearer.made_by = f"{__name__}:nearer_than", (far,)
+    is_nearer.made_by = f"{__name__}:nearer_than", (bound,)
     return is_nearer
 
 
@@ -304,7 +304,7 @@ def sssp(
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     if "weight" not in graph.edges.columns:
         return _hops(graph, starts, cutoff, predecessors, rows)
-    if targets is cutoff is None and not rows:
+    if targets is None and cutoff is None and not rows:
         call = f"sssp {graph.edges.columns['weight'].dtype}" + " predecessors" * predecessors
         compile_ahead(call, graph.device, graph)
     given = graph, starts, target_ids, cutoff, predecessors
@@ -324,7 +324,7 @@ def sssp(
 def _solved_with(weights: Weights, solve: Callable[..., Sssp | None], given: Any) -> Sssp:
     """Solve with distances of 32 bits if these probably suffice, else with those of ``weights``."""
     if weights.dtype == np.int64 and likely_32_bits(given[0], weights.delta):  # half the memory
-        found = solve(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
+        found = solve(*given, weights._replace(dtype=np.dtype(np.int32)), speculative=True)
         if found is not None:
             return found
     done = solve(*given, weights)
@@ -335,21 +335,21 @@ def _solved_with(weights: Weights, solve: Callable[..., Sssp | None], given: Any
 def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool, rows: bool) -> Sssp:
     """Solve with unit weights, by `bfs`; ignores targets and settles all vertices."""
     most = None if cutoff is None else int(min(cutoff, INFINITY))
-    found = bfs(graph, Ids(starts), cutoff=most, rows=rows)
+    found = bfs(graph, VertexIds(starts), cutoff=most, rows=rows)
     distance = _with_infinity(results_device(graph), found.distance, -1)
     return Sssp(distance, found.predecessor if predecessors else None)
 
 
 def _solved(
     graph: Graph, starts: Any, target_ids: Any, cutoff: float | None, predecessors: bool,
-    weights: Weights, hope: bool = False,
+    weights: Weights, speculative: bool = False,
 ) -> Sssp | None:  # fmt: skip
-    """Solve with one dtype of distances; with ``hope``, returns None on overflow."""
+    """Solve with one dtype of distances; with ``speculative``, returns None on overflow."""
     weight, dtype, delta, equal = weights
-    far, most, cuts = _limits(dtype, cutoff, hope)
+    infinity, most, cuts = _limits(dtype, cutoff, speculative)
     real = dtype.kind == "f"
     dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(target_ids)
-    names: dict[str, Any] = {"dist": (dtype, far)}
+    names: dict[str, Any] = {"dist": (dtype, infinity)}
     if predecessors:
         names["predecessor"] = (i32, NO_PREDECESSOR)
     edges = None if weight is None else {"weight": (dtype, 0)}
@@ -368,7 +368,7 @@ def _solved(
         *buckets, target_list, unsettled, overflowed = objects
         if len(target_ids):
             target_list.extend(target_ids)
-        limits = delta * DENSE_EDGES / EDGES, delta * WIDE if dense else delta
+        limits = delta * DENSE_SCALE / DELTA_SCALE, delta * WIDE if dense else delta
         first, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
         last = dtype.type(most)
         queue = BucketQueue._make([*buckets, delta, last, False])
@@ -382,38 +382,39 @@ def _solved(
         with early_results(graph, "dist", convert=convert) as copied:
             limit = objects.run(search, work, queue, limit)
         if limit < 0 and not cuts:
-            if hope:
+            if speculative:
                 return None
-            refuse_overflow(graph, far)
+            refuse_overflow(graph, infinity)
         stopped = 0 <= limit < last
         if stopped:  # stopped early at the targets: larger distances are not final
             for g in pieces(graph):
                 with g.device.active():
                     dist = g.points.dist.array
-                    dist[dist > limit] = far
-        predecessor = _predecessors(graph, starts, far, last) if predecessors else None
+                    dist[dist > limit] = infinity
+        predecessor = _predecessors(graph, starts, infinity, last) if predecessors else None
         (distance,) = results(graph, "dist") if stopped else copied.arrays()
         return Sssp(_widened(results_device(graph), distance), predecessor)
 
 
-def _limits(dtype: np.dtype[Any], cutoff: float | None, hope: bool) -> tuple[Any, Any, bool]:
+def _limits(dtype: np.dtype[Any], cutoff: float | None, speculative: bool) -> tuple[Any, Any, bool]:
     """Return the distance of unreachable vertices, the largest valid one, and if it is a cutoff."""
     real = dtype.kind == "f"
-    far = np.inf if real else int(np.iinfo(dtype).max)
-    most = float(np.finfo(dtype).max) if real else far - 1
+    infinity = np.inf if real else int(np.iinfo(dtype).max)
+    most = float(np.finfo(dtype).max) if real else infinity - 1
     if cutoff is None:
-        return far, most, False
-    return far, min(most, cutoff if real else int(min(cutoff, most))), not hope or cutoff < most
+        return infinity, most, False
+    limit = min(most, cutoff if real else int(min(cutoff, most)))
+    return infinity, limit, not speculative or cutoff < most
 
 
 def _solved_rows(
     graph: Graph, starts: Any, target_ids: Any, cutoff: float | None, predecessors: bool,
-    weights: Weights, hope: bool = False,
+    weights: Weights, speculative: bool = False,
 ) -> Sssp | None:  # fmt: skip
     """Solve for each source, in batches that fill the device, like `_solved`."""
-    far, most, cuts = _limits(weights.dtype, cutoff, hope)
+    infinity, most, cuts = _limits(weights.dtype, cutoff, speculative)
     delta = weights.dtype.type(min(weights.delta, most)) or weights.dtype.type(1)
-    limits = weights.dtype.type(far), weights.dtype.type(most), delta
+    limits = weights.dtype.type(infinity), weights.dtype.type(most), delta
     edges = {} if weights.weight is None else {"weight": (weights.dtype, 0)}
     batch, found = batch_size(graph), []
     if batch < HOST_BATCH and results_device(graph).on_host:
@@ -435,7 +436,8 @@ def _solved_rows(
                     found.append(Sssp(_widened(graph.device, dist), parent))
                 continue
         for start in some:  # also after an overflow in a batch: the error names the edge
-            one = _solved(graph, start[None], target_ids, cutoff, predecessors, weights, hope)
+            given = graph, start[None], target_ids, cutoff, predecessors, weights
+            one = _solved(*given, speculative)
             if one is None:
                 return None
             found.append(Sssp(*(None if a is None else a[None] for a in one)))
@@ -443,11 +445,11 @@ def _solved_rows(
     return Sssp(distance, stacked(graph, [x.predecessor for x in found]) if predecessors else None)
 
 
-def refuse_overflow(graph: Graph, far: Any) -> None:
+def refuse_overflow(graph: Graph, infinity: Any) -> None:
     """Raise an error if an edge leads from a reached to an unreached vertex."""
     pick = live_edges(graph)
     with graph.device.active():
-        reached = graph.points.dist[:] < far
+        reached = graph.points.dist[:] < infinity
         src, dst, weight = (getattr(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
         beyond = graph.device.xp.flatnonzero(reached[src] & ~reached[dst] & (weight < np.inf))
     if beyond.size:
@@ -459,16 +461,16 @@ def refuse_overflow(graph: Graph, far: Any) -> None:
         )
 
 
-def _predecessors(graph: Graph, starts: Any, far: Any, most: Any) -> Any:
+def _predecessors(graph: Graph, starts: Any, infinity: Any, most: Any) -> Any:
     """Return the parent of each vertex in a shortest-path tree, from final distances."""
     xp, points, missing = results_device(graph).xp, graph.points, Flag(graph)
     points.predecessor[starts] = -1
-    foreach(points, set_parent, graph, where=nearer_than(far))
+    foreach(points, set_parent, graph, where=nearer_than(infinity))
     foreach(points, end_predecessor, most, missing)
     if missing.take():  # reached by zero-weight edges only
         now, then = Collection(points), Collection(points)
         with results_device(graph).active():
-            reached = values(graph, "dist") < far
+            reached = values(graph, "dist") < infinity
             now.extend(xp.flatnonzero((values(graph, "predecessor") != NO_PREDECESSOR) & reached))
         run_until_empty(now, then, set_equal_parent, graph)
     with results_device(graph).active():

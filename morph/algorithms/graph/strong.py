@@ -43,13 +43,13 @@ class StrongComponents(NamedTuple):
 
 
 @kernel
-def take_degrees(p):
+def set_degrees(p):
     p.outs = i32(p.out_degree)
     p.ins = i32(p.in_degree)
 
 
 @kernel
-def count_left(p):
+def count_remaining(p):
     """Count the edges to and from other remaining points."""
     outs, ins = i32(0), i32(0)
     for t in p.outnbrs:
@@ -71,6 +71,7 @@ def start_trimming(p, trimmed):
 
 @kernel
 def trim(p, then):
+    """Remove a component of one point; neighbours that lose their last in- or out-edge follow."""
     for t in p.outnbrs:
         if atomic_sub(t.ins, 1) == 1:
             if atomic_max(t.label, t.id) < 0:
@@ -82,10 +83,10 @@ def trim(p, then):
 
 
 @kernel
-def keep_left(p, left, pivot):
+def list_remaining(p, remaining, pivot):
     if p.label < 0:
         p.colour = NONE
-        left.add(p)
+        remaining.add(p)
         atomic_max(pivot.best, (i64(min(p.outs, p.ins)) << 32) + p.id)
     else:
         p.colour = DONE
@@ -136,7 +137,8 @@ def find_root(p, iteration, now):
 
 
 @kernel
-def collect(p, then):
+def pass_label(p, then):
+    """Push the label of a component to in-neighbours of the same colour."""
     for s in p.innbrs:
         if s.colour == p.colour:
             if atomic_max(s.label, p.label) < 0:
@@ -144,7 +146,8 @@ def collect(p, then):
 
 
 @kernel
-def join(p, then):
+def take_label(p, then):
+    """Adopt the label of an out-neighbour of the same colour."""
     for t in p.outnbrs:
         if t.colour == p.colour and t.label >= 0:
             p.label = t.label  # race: all points of this colour have the root's label
@@ -174,20 +177,20 @@ def drain(now, then, step):
 
 
 @program
-def find(g, left, rest, now, then):
+def find_components(g, remaining, next_remaining, now, then):
     pivot = Scalars(g, best=i64(-1))
     found = Scalars(g, components=0)
-    foreach(g.points, take_degrees)
+    foreach(g.points, set_degrees)
     foreach(g.points, start_trimming, now)
     drain(now, then, trim)
-    foreach(g.points, keep_left, left, pivot)
+    foreach(g.points, list_remaining, remaining, pivot)
     iteration = 0
-    while not left.empty:
-        foreach(left, colour, iteration, pivot, now)
+    while not remaining.empty:
+        foreach(remaining, colour, iteration, pivot, now)
         steps = 0
         while not now.empty:
-            if iteration == 0 and len(now) * WIDE > len(left):
-                foreach(left, take_colour, then, where=lambda p: p.colour == NONE)
+            if iteration == 0 and len(now) * WIDE > len(remaining):
+                foreach(remaining, take_colour, then, where=lambda p: p.colour == NONE)
             elif iteration == 0 and steps < LEVELS:
                 foreach(now, spread_colour, then)
             else:
@@ -195,24 +198,26 @@ def find(g, left, rest, now, then):
             steps += 1
             now, then = then, now
             then.clear()
-        foreach(left, find_root, iteration, now)
+        foreach(remaining, find_root, iteration, now)
         steps = 0
         while not now.empty:
-            if len(now) * WIDE > len(left):
-                foreach(left, join, then, where=lambda p: p.label < 0 and p.colour != NONE)
+            if len(now) * WIDE > len(remaining):
+                foreach(
+                    remaining, take_label, then, where=lambda p: p.label < 0 and p.colour != NONE
+                )
             elif iteration == 0 and steps < LEVELS:
-                foreach(now, collect, then)
+                foreach(now, pass_label, then)
             else:
-                foreach(now, collect, then, ahead=then)
+                foreach(now, pass_label, then, ahead=then)
             steps += 1
             now, then = then, now
             then.clear()
-        foreach(left, count_left, where=lambda p: p.label < 0)
-        foreach(left, start_trimming, now, where=lambda p: p.label < 0)
+        foreach(remaining, count_remaining, where=lambda p: p.label < 0)
+        foreach(remaining, start_trimming, now, where=lambda p: p.label < 0)
         drain(now, then, trim)
-        foreach(left, keep_left, rest, pivot)
-        left, rest = rest, left
-        rest.clear()
+        foreach(remaining, list_remaining, next_remaining, pivot)
+        remaining, next_remaining = next_remaining, remaining
+        next_remaining.clear()
         iteration += 1
     foreach(g.points, find_least, g)
     foreach(g.points, take_least, g, found)
@@ -244,6 +249,6 @@ def strongly_connected_components(graph: Graph) -> StrongComponents:
     counts: dict[str, Any] = {"ins": (i32, 0), "outs": (i32, 0), "least": (i32, 2**31 - 1)}
     with workspace(graph, "strong", make, label=(i32, -1), colour=(u32, NONE), **counts) as lists:
         with early_results(graph, "label") as copied:
-            components = find(graph, *lists)
+            components = find_components(graph, *lists)
         (label,) = copied.arrays()
         return StrongComponents(label, components)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.peeling import INFINITY, SOON, find_range, split
 from morph.algorithms.graph.triangles import (
     Tables,
     capacity_for,
@@ -38,7 +39,6 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.launch.kept import KeptLaunches
 from morph.operators.scan import plus, scan_column, scan_space
 from morph.prelude import (
-    atomic_max,
     atomic_min,
     atomic_or,
     atomic_sub,
@@ -50,7 +50,6 @@ from morph.prelude import (
 )
 from morph.runtime.device import Device
 
-INFINITY = 2**31 - 1
 PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
 MIN_PACKED = 1 << 10  # remaining edges; packing the rows of fewer takes longer than it saves
 TRUSSES = "trusses"  # key in `Graph.kept`
@@ -58,7 +57,6 @@ MAX_KEPT_EDGES = 1 << 20  # of a graph that keeps its rows for the next call
 BITS = 8  # of a row's filter, for each arc
 FACTOR = 0x9E3779B1  # of the hash of neighbours
 ALONE = -2  # number of the pair of an edge that is in no triangle
-SOON = 15  # levels beyond the next one whose edges are in a worklist; initially fewer
 
 
 class TrussNumber(NamedTuple):
@@ -116,21 +114,6 @@ def first_with(bits, begin, bit):
 
 
 @kernel
-def bounds(e, supports):
-    atomic_min(supports.least, e.support)
-    atomic_max(supports.most, e.support)
-
-
-@kernel
-def split(e, limit, soon, rest):
-    """Divide the edges: ``soon`` may be deleted at a level up to ``limit``."""
-    if e.support <= limit:
-        soon.add(e)
-    else:
-        rest.add(e)
-
-
-@kernel
 def enqueue(e, round, falling):
     """Schedule an edge to be deleted in this round."""
     if atomic_min(e.round, i32(round)) > round:  # the list may contain it twice
@@ -139,12 +122,13 @@ def enqueue(e, round, falling):
 
 @kernel
 def drop(e, rows, k, limit, round, falling, soon):
+    """Delete an edge at level k; lower the counts of the other edges, f and g, of its triangles."""
     near, far = e.low, e.high
     if near.size > far.size:
         near, far = far, near
     e.number = i32(k + 2)
     skip = i64(near.out_degree)
-    if e.support > 0:
+    if e.remaining > 0:
         skip -= near.size
     first_bit, width, end = far.first_bit, far.width, far.end
     for b in near.outedges[skip:]:
@@ -161,9 +145,9 @@ def drop(e, rows, k, limit, round, falling, soon):
             if there == hashed and of_f >= round:
                 of_g, before_g, before_f = g.round, i32(-1), i32(-1)
                 if of_g > round and (of_f > round or f.id > e.id):
-                    before_g = atomic_sub(g.support, 1)
+                    before_g = atomic_sub(g.remaining, 1)
                 if of_f > round and (of_g > round or (of_g == round and g.id > e.id)):
-                    before_f = atomic_sub(f.support, 1)
+                    before_f = atomic_sub(f.remaining, 1)
                 # written twice, as threads do not share a loop whose functions add to lists
                 if before_g == k + 1:
                     atomic_min(g.round, i32(round + 1))
@@ -255,7 +239,7 @@ def pack(rows):
 
 @kernel
 def begin(e, left):
-    e.support = e.triangles
+    e.remaining = e.triangles
     e.round = INFINITY
     e.number = -1
     left.add(e)
@@ -273,7 +257,7 @@ def peel(k, last, rows, left, rest, soon, falling, then):
     while k <= last:
         supports.least = INFINITY
         supports.most = -1
-        foreach(left, bounds, supports, where=lambda e: e.round == INFINITY)
+        foreach(left, find_range, supports, where=lambda e: e.round == INFINITY)
         if supports.most < 0:
             break
         k = max(k, i64(supports.least))  # skip empty levels
@@ -288,7 +272,7 @@ def peel(k, last, rows, left, rest, soon, falling, then):
                 enqueue,
                 round,
                 falling,
-                where=lambda e: e.round == INFINITY and e.support <= k,
+                where=lambda e: e.round == INFINITY and e.remaining <= k,
             )
             while not falling.empty:
                 deleted += len(falling)
@@ -352,8 +336,8 @@ def _rows(t: Tables, device: Device) -> Rows:
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
     made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
-        "pairs", (("round", "support"), ("low", "high")), low=Ref("points"), high=Ref("points"),
-        triangles=i32, support=i32, round=i32, number=i32,
+        "pairs", (("round", "remaining"), ("low", "high")), low=Ref("points"), high=Ref("points"),
+        triangles=i32, remaining=i32, round=i32, number=i32,
     )  # fmt: skip
     pairs.extend(low=head, high=tail, triangles=support)
     words = made.add_table("words", ("bits", "begin"), bits=u32, begin=i32)

@@ -183,7 +183,7 @@ class Workspace:
         if self.starts is not None:
             self._seed()
 
-    # --- overridden for graphs in parts -----------------------------------------------------------
+    # --- overridden for partitioned graphs -------------------------------------------------------
 
     def _seed(self) -> None:
         """Write the start points and their values."""
@@ -208,7 +208,7 @@ class Workspace:
 
 
 class WorkspaceOfParts(Workspace):
-    """A `Workspace` of a graph in parts."""
+    """A `Workspace` of a partitioned graph."""
 
     def __enter__(self) -> Objects:
         objects, self.before = super().__enter__(), self.graph._steps

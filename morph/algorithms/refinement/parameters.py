@@ -61,11 +61,11 @@ class Request:
     Attributes
     ----------
     max_area : float
-        Of all triangles; infinite if it is not limited, or for each by itself (``has_limits``).
+        Of all triangles; infinite if not limited, or if each has a limit (``has_limits``).
     max_angle : float
-        In degrees; 180 asks nothing.
+        In degrees; 180 is no limit.
     has_limits, has_sizes : bool
-        Whether ``inputs.limit`` and ``points.wanted`` are there.
+        Whether the tables have the columns ``inputs.limit`` and ``points.wanted``.
     has_border : bool
         Whether the tables have a part of the mesh.
     """
@@ -83,7 +83,7 @@ class Request:
 
     @property
     def is_common(self) -> bool:
-        """Whether nothing but the smallest angle and one largest area is asked."""
+        """Whether only the smallest angle and one largest area are required."""
         return self == Request(
             self.min_angle, self.max_area, False, False, "split", None, False, False
         )
@@ -97,12 +97,12 @@ class Request:
 def parameters_of(
     mesh: Mesh, asked: Request, scale: float, where: Device, box: Any = None
 ) -> Table:
-    """Make the row of numbers that kernels compare with; an option not used is no column.
+    """Make the row of limits that kernels compare with; unused options have no column.
 
     ``box`` is that of `bounds`, if it is known.
     """
     cosine = math.cos(math.radians(asked.min_angle))
-    # min_angle = 0 asks nothing, however the cosine of a flat angle is rounded
+    # min_angle = 0 is no limit, however the cosine of a flat angle is rounded
     cos2 = cosine**2 if asked.min_angle else 2.0
     low, high = (bounds(mesh) if box is None else box) * scale
     extent = high - low

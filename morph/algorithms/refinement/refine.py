@@ -73,11 +73,11 @@ class Refined(NamedTuple):
     added : int
         Points added.
     unmet : dict of str to int
-        Number of triangles that miss a limit, by reason; empty if there are none.
-        ``"floor"``: it is as fine as the coordinates' digits allow;
-        ``"small input angle"``: two segments meet so; ``"boundary kept"``: a segment that may not
-        be split is in the way; ``"no digits left"``: rounding would put the point outside of its
-        own circle; ``"budget"``: there was no point left.
+        Number of triangles that violate a limit, by reason; empty if there are none.
+        ``"floor"``: the triangle is as small as the digits of the coordinates allow;
+        ``"small input angle"``: two input segments meet at a small angle; ``"boundary kept"``: the
+        point would encroach on a segment that may not be split; ``"no digits left"``: rounding
+        moves the point out of the circumcircle; ``"budget"``: ``max_points`` was reached.
     """
 
     mesh: Mesh
@@ -122,22 +122,22 @@ def refine(
         Edge length wanted at each input point, and linear in between; or a function that gives it
         for points, ``(k, 2) -> (k,)``.  No edge is longer than the mean of the sizes at its ends.
     max_angle : float, optional
-        In degrees, 112 to 180: no angle is larger.  An angle larger than A makes another one
-        smaller than (180 - A) / 2, so that ``max_angle=120`` holds with ``min_angle=30``, too; for
-        itself it needs fewer triangles.  Small input angles as of ``min_angle``.
+        In degrees, 112 to 180: no angle is larger, except beside small input angles.  In a
+        triangle with an angle larger than A another angle is smaller than (180 - A) / 2, so
+        ``min_angle=30`` implies ``max_angle=120``, but needs more triangles.
     max_radius_edge : float, optional
-        Largest ratio of circumradius to shortest edge, 0.8942 or more.  A ratio B is a smallest
-        angle of arcsin(1 / (2 B)): 30 degrees for 1, 20.7 for the square root of 2.  The stricter
-        one of this and ``min_angle`` counts; ``min_angle=0`` leaves this one.
+        Largest ratio of circumradius to shortest edge, 0.8942 or more.  A ratio B is equivalent to
+        a smallest angle of arcsin(1 / (2 B)): 30 degrees for 1, 20.7 for the square root of 2.  The
+        stricter one of this and ``min_angle`` applies.
     boundary : {"split", "keep-hull", "keep-all"}
         Which segments may get points: all, those inside, none.
     max_points : int, optional
-        How many points may be added; the rest stays as it is.
+        The largest number of added points; then refinement stops.
     conforming : bool
         Whether no vertex may lie in the diametral circle of a segment, so that the triangulation is
-        Delaunay across segments, too, as with Triangle's ``-D``.  Else a segment is split only
-        where a vertex visible from it lies so near that angles would be smaller than asked, which
-        makes fewer triangles.
+        Delaunay across segments, too, as with Triangle's ``-D``.  Otherwise a segment is split only
+        if a visible vertex is so near that angles would violate the limits, which makes fewer
+        triangles.
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, with
         its triangles in the same order; it takes up to twice as long.

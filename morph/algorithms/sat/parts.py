@@ -1,4 +1,4 @@
-"""Factor graphs in parts: each has a range of the clauses with their literals, and all variables.
+"""Divided factor graphs: each part has a range of the clauses, with literals, and all variables.
 
 The parts lie in one process, or each on an MPI rank, whose steps are launches.
 
@@ -41,7 +41,7 @@ Group = DeviceGroup | RankGroup
 
 
 class DividedFactors(Factors):
-    """A factor graph in parts; its ``graph``, with all variables, is that of the first part."""
+    """A divided factor graph; its ``graph``, with all variables, is that of the first part."""
 
     def __init__(self, group: Group, parts: list[Factors]) -> None:
         self._group, self._parts = group, parts

@@ -15,7 +15,7 @@ from morph.prelude import atomic_cas, atomic_or, i32
 
 
 @func
-def left_of(c, g):
+def free_literals(c, g):
     """The number of free literals of a clause, and the variable and value of the last of them.
 
     2 for a clause with a true literal, as for one with more free ones: it implies nothing.
@@ -38,7 +38,7 @@ def left_of(c, g):
 
 @kernel
 def infer(c, g, fixed, broken):
-    free, last, wanted = left_of(c, g)
+    free, last, wanted = free_literals(c, g)
     if free == 0:
         broken.set()
     elif free == 1:
@@ -98,7 +98,7 @@ def _broken(f: Factors) -> Flag:
 
 @kernel
 def request(c, g):
-    free, last, wanted = left_of(c, g)
+    free, last, wanted = free_literals(c, g)
     if free == 1:
         atomic_or(last.certain, 2 - wanted)
 
