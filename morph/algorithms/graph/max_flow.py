@@ -75,6 +75,14 @@ class Flow(NamedTuple):
     cut: Any
 
 
+class Pulses(NamedTuple):
+    """The side of the first pulse, and the range of the number of active vertices."""
+
+    side: int
+    least: int
+    most: int
+
+
 @kernel
 def reset_height(p, target, now):
     """Begin a search from the target: all other vertices have no height."""
@@ -197,14 +205,14 @@ def find_heights(g, start, target, active, then, kept, risen, state):
 
 
 @program
-def run_pulses(g, target, active, then, kept, risen, state, side, least, most):
+def run_pulses(g, target, active, then, kept, risen, state, pulses):
     """Push while heights are up to date and the number of active vertices is in a range.
 
     Return twice `DONE`, `OUTDATED` or `RESIZED`, and 1 more if the last pulse was of side 0; then
     ``active`` and ``then`` have changed places, and ``kept`` and ``risen``.
     """
-    outdated = False
-    while not outdated and len(active) >= least and len(active) <= most:
+    outdated, side = False, i64(pulses.side)
+    while not outdated and len(active) >= pulses.least and len(active) <= pulses.most:
         with sections():
             foreach(active, push, target, side, then, kept)
             foreach(risen, publish_height)
@@ -254,7 +262,7 @@ def _route(net: Graph, start: int, target: int, lists: list[Any], state: Any) ->
             find_heights(net, i64(start), i64(target), *lists, state)
             start = -1
         run, sizes = (run_pulses.alone, (1, FEW)) if few else (run_pulses, (FEW // 2, INFINITY))
-        found = int(run(net, i64(target), *lists, state, i64(side), *map(i64, sizes)))
+        found = int(run(net, i64(target), *lists, state, Pulses(side, *sizes)))
         outcome = found // 2
         if side != found % 2:
             active, then, kept, risen = lists

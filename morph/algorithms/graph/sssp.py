@@ -68,7 +68,7 @@ DENSE_SCALE = 4  # its delta is the mean weight times this over the mean degree 
 DENSE_UNTIL = 16  # it ends when the unsettled vertices have less than a 16th of the edges
 WIDE = 8  # then the delta of near-far is this many times as large
 BUCKETS = 32  # `dense_phase` runs at most this many buckets
-HOST_BATCH = 256  # sources of `search_pairs` on a CPU at least: pairs of more points leave its caches
+HOST_BATCH = 256  # sources of a batch on a CPU at least: pairs of more points leave its caches
 NO_TARGETS = np.zeros(0, np.int32)
 
 

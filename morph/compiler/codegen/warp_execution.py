@@ -172,7 +172,8 @@ def warp_function(e: Emission, plan: FunctionPlan, body: BodyPlan) -> None:
     result = e.names.type(f.result)
     item = ", Item& it" if plan.takes_item else ""
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
-    head = f"{kind} {result} {name}{SUFFIX}(const Args& __restrict__ a{item}{e.signature(f.params)})"
+    given = f"const Args& __restrict__ a{item}{e.signature(f.params)}"
+    head = f"{kind} {result} {name}{SUFFIX}({given})"
     e.put("#ifdef __CUDACC__")
     e.define(f, head, body, default="" if result == "void" else " {}", make=WarpBody)
     e.put("#endif", '#line 1 "morph"')
