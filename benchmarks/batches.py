@@ -35,8 +35,10 @@ def graph(name: str, device: str) -> morph.Graph:
 
 
 def held(g: morph.Graph) -> int:
-    """Bytes of the edges' columns and of the index."""
+    """Bytes of the edges' columns, of what else they have by edge, and of the index."""
     total = sum(c.array.nbytes for c in g.edges.columns.values())
+    total += sum(a.nbytes for a in g.edges._hidden.values())
+    total += sum(a.nbytes for a in (g._order, g.recycled, g._pairs) if a is not None)
     for rows in g._adjacency._gapped.values():
         for t in (rows.rows, rows.entries, rows.places):
             total += sum(c.array.nbytes for c in t.columns.values())

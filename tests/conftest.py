@@ -60,7 +60,8 @@ def mpi_starts() -> bool:
 # begun first, so that no worker is alone with one when the others have ended
 LONG = re.compile(
     r"test_(golden|sm90|interrupts|dynamic|names|ranks|refine_deterministic|parts_algorithms"
-    r"|parts_dynamic|sat_solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion|warm)\.py"
+    r"|parts_dynamic|sat|sat_solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion|warm"
+    r"|benchmarks|records|checkpoint|community|graph_inputs)\.py"
 )
 
 

@@ -51,7 +51,8 @@ def state_of(store: Any) -> State:
     records = [(r.names, np.array(host(r.buffer[: last * r.stride]))) for r in store._records]
     hidden = {}
     if getattr(store, "deletes", False):
-        hidden = {kind: np.array(host(store.hidden(kind))) for kind in ("dead", "free")}
+        arrays = {"dead": store.hidden("dead"), "free": store.ring}
+        hidden = {kind: np.array(host(a)) for kind, a in arrays.items()}
     return State(columns, store.packs, store.capacity, store._host_meta.copy(), records, hidden)
 
 
@@ -67,8 +68,8 @@ def refill(store: Any, state: State) -> None:
             by_names[names].buffer[: held.size] = store.device.asarray(held)
         if state.hidden:
             store.allow_deletes()
-            for kind, held in state.hidden.items():
-                store.hidden(kind)[:] = store.device.asarray(held)
+            store.hidden("dead")[:] = store.device.asarray(state.hidden["dead"])
+            store._set_ring(store.device.copy(state.hidden["free"]))
         store._host_meta[:] = state.counters  # deleted rows are kept, as references may follow
     store._send_counters()
     store._changed()

@@ -81,6 +81,10 @@ class TableLike(StoreLike, Protocol):
     _known: tuple[int, bool]
 
     @property
+    def ring(self) -> Array:
+        """The ring of deleted rows."""
+
+    @property
     def alive(self) -> Array:
         """Which rows are not deleted, shape (len,), bool."""
 

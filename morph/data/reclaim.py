@@ -72,7 +72,7 @@ def reclaim(table: TableLike) -> int:
     released = last - first
     with table.device.active():
         if referred(table):
-            ring = table.hidden("free")
+            ring = table.ring
             at = table.device.xp.arange(first, last) & (ring.size - 1)
             ids = ring[at]
             held = _marks(table)[ids]

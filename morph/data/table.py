@@ -24,6 +24,9 @@ from morph.language.weak import WeakObjects
 from morph.runtime.arrays import refuse_masked
 from morph.runtime.device import Array, Device, device_for
 
+# number of places of a new ring of deleted rows: the table's capacity >> RING, at least LEAST_RING
+RING, LEAST_RING = 4, 1 << 10
+
 
 class Table(Store):
     """A growable struct-of-arrays store on one device.
@@ -60,7 +63,7 @@ class Table(Store):
     """
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("_held", "_known", "_targets", "deletes", "dependents", "graph")
+    __slots__ = ("_held", "_known", "_ring_is_full", "_targets", "deletes", "dependents", "graph")
 
     def __new__(cls, name: str = "", device: Any = None, *args: Any, **columns: Any) -> Any:
         """Make a table; for a partitioned graph, a copy on each part."""
@@ -84,6 +87,8 @@ class Table(Store):
         # During a launch: TAIL of the ring before the launch.  Rows that the launch deletes are not
         # recycled in it, as its adjacency still refers to them.
         self._held: int | None = None
+        # Whether the ring has the size that kernels compute from the capacity; see `ring`.
+        self._ring_is_full = False
         self._known = -1, False  # `latest.epoch`, and the result of `referred` at that time
         # Collections, sets, and tables outside its graph that refer to the rows.
         self.dependents: WeakObjects[Any] = WeakObjects()
@@ -198,7 +203,7 @@ class Table(Store):
         with self.device.active():
             id = int(counters[COUNT])
             if again:
-                ring, dead = self.hidden("free"), self.hidden("dead")
+                ring, dead = self.ring, self.hidden("dead")
                 id = int(ring[int(counters[HEAD]) & (ring.size - 1)])
             self._write(id, 1, checked)
             if again and self.graph is not None and self.name == "edges":
@@ -278,7 +283,8 @@ class Table(Store):
     def allow_deletes(self) -> None:
         """Enable deletion: kernels then test for each row whether it is dead."""
         if not self.deletes:
-            dead, free = self._hidden_array("dead", self.capacity), self._ring(self.capacity)
+            dead = self._hidden_array("dead", self.capacity)
+            free = self._ring(max(self.capacity >> RING, LEAST_RING))
             self._hidden.update(dead=dead, free=free)
             self._changed()  # first: also an interrupt must invalidate launches without tests
             self.deletes = True
@@ -331,7 +337,8 @@ class Table(Store):
     def _tombstone(self, ids: Array) -> None:
         """Mark live rows as deleted; the ids are distinct."""
         self.allow_deletes()
-        dead, ring, counters = self.hidden("dead"), self.hidden("free"), self._host_meta
+        self.reserve_ring(ids.size)
+        dead, ring, counters = self.hidden("dead"), self.ring, self._host_meta
         tail = int(counters[TAIL])
         at = self.device.xp.arange(tail, tail + ids.size) & (ring.size - 1)
         ring[at] = ids.astype(np.int32, copy=False)
@@ -457,8 +464,8 @@ class Table(Store):
                 used = len(other) * rec.stride
                 rec.buffer[:used] = self.device.asarray(by_names[rec.names].buffer[:used])
             if other.deletes:
-                for kind in ("dead", "free"):
-                    self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
+                self.hidden("dead")[:] = self.device.asarray(other.hidden("dead"))
+                self._set_ring(self.device.copy(other.ring))
         self._host_meta[:] = other._host_meta  # deleted rows are kept, as references may follow
         self._send_counters()
 
@@ -572,19 +579,57 @@ class Table(Store):
         if kind == "free":
             if not self.deletes:  # requested by a kernel that only allocates: it stays empty
                 return self.device.nothing(4).view(np.int32)
-            return self._ring(capacity)
+            return self._ring(capacity if self._ring_is_full else self.ring.size)
         return super()._hidden_array(kind, capacity)
 
-    def _ring(self, capacity: int) -> Array:
-        return self.device.zeros(1 << max(capacity - 1, 0).bit_length(), np.int32)
+    def hidden(self, kind: str) -> Array:
+        """Return an array that only kernels access, see `Store.address`."""
+        if kind == "free" and self.deletes and not self._ring_is_full:
+            self._resize_ring(self.capacity)
+            self._ring_is_full = True
+        return super().hidden(kind)
+
+    @property
+    def ring(self) -> Array:
+        """The ring of deleted rows, of a table that has `deletes`; its size is a power of two.
+
+        Kernels that create or delete rows compute its size from the capacity.  Until such a kernel
+        needs it, the ring is only as large as the host, or batches of changes, need it.
+        """
+        return self._hidden["free"]
+
+    def reserve_ring(self, more: int) -> None:
+        """Provide capacity in the ring for ``more`` deleted rows."""
+        w: list[int] = self._host_meta.tolist()
+        used = w[TAIL] - min(w[HEAD], w[COMMITTED])
+        if used + more > self.ring.size:  # by much, as a new address invalidates bound launches
+            self._resize_ring(max(used + more, min(4 * self.ring.size, self.capacity)))
+
+    def _ring(self, rows: int) -> Array:
+        return self.device.zeros(1 << max(rows - 1, 0).bit_length(), np.int32)
+
+    def _resize_ring(self, rows: int) -> None:
+        with self.device.active():
+            fresh = self._ring(rows)
+            if fresh.size != self.ring.size:
+                self._move_ring(fresh)
+                self._set_ring(fresh)
+
+    def _set_ring(self, ring: Array) -> None:
+        self._changed()  # first: an interrupt must not leave launches with the old address
+        self._hidden["free"] = ring
+        self._ring_is_full = False
+
+    def _move_ring(self, fresh: Array) -> None:
+        """Copy deleted rows to another ring: their positions continue, only addresses change."""
+        xp, tail, old = self.device.xp, int(self._host_meta[TAIL]), self.ring
+        # also rows that a launch has recycled, as their ends are not yet checked
+        at = xp.arange(max(tail - min(old.size, fresh.size), 0), tail)
+        fresh[at & (fresh.size - 1)] = old[at & (old.size - 1)]
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
-        if self.deletes:  # positions in the ring continue; only their addresses change
-            xp, tail = self.device.xp, int(self._host_meta[TAIL])
-            old, new = self._hidden["free"], hidden["free"]
-            # also rows that a launch has recycled, as their ends are not yet checked
-            at = xp.arange(max(tail - min(old.size, new.size), 0), tail)
-            new[at & (new.size - 1)] = old[at & (old.size - 1)]
+        if self.deletes:
+            self._move_ring(hidden["free"])
         for dependent in self.dependents:
             dependent._table_resized(capacity)
         if self.graph is not None and self.name == "points":

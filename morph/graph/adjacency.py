@@ -10,7 +10,6 @@ import numpy as np
 
 from morph.data.conversion import check_ids
 from morph.data.sorting import stable_order
-from morph.data.store import COUNT
 from morph.data.table import Table
 from morph.data.versions import latest
 from morph.graph.gapped import (
@@ -19,6 +18,7 @@ from morph.graph.gapped import (
     INDEX,
     INSERTED,
     INSERTS,
+    SLACK,
     Counts,
     EdgeIds,
     GappedRows,
@@ -51,9 +51,9 @@ REPORT: dict[str, Any] = {
     "stamp": np.int64,
     "repeated": np.int64,
     "rounds": np.int64,
-    "absent": np.int64,
     "result": np.int64,
-    "left_out": vec(np.int64, 4),
+    "left_out": vec(np.int64, 4),  # see `updates.resolve.resolve_batch`
+    "short": vec(np.int64, 2),  # of each arena, the number of entries that it lacks
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0, 0)  # no edges are inserted
 
@@ -151,9 +151,9 @@ class Adjacency:
 
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_left_out",
-        "_none", "_order", "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept",
-        "latest", "many", "many_at", "moves", "points", "single_at", "singles", "sorted_by",
-        "stamp",
+        "_none", "_rebuilt", "_recycled", "_report", "_tiles", "complete", "edges", "gapped",
+        "kept", "latest", "many", "many_at", "moves", "points", "single_at", "singles",
+        "sorted_by", "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -169,7 +169,7 @@ class Adjacency:
         self._arcs: Table | None = None
         self._arcs_of: tuple[Any, ...] = ()
         self._back: Array | None = None
-        self._order: Array | None = None  # `Graph.edge_order`
+        self._recycled: Array | None = None  # `Graph.recycled`
         self._report: Table | None = None
         # (stamp, numbers) of the batch whose report was read last
         self._left_out: tuple[int, list[int]] = -1, []
@@ -434,8 +434,10 @@ class Adjacency:
     ) -> int:  # fmt: skip
         """Enlarge the arena and repeat the inserts while their program returns ``short`` > 0."""
         while short > 0:
-            ends = {d: rows.limit - rows.top for d, rows in self._gapped.items()}
-            self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
+            lacking = self._read_report()["short"]
+            for direction, entries in zip(self._directions(), lacking, strict=False):
+                if entries > 0:
+                    self._enlarge(direction, entries)
             tables, sides, no_single = self.arguments(table, back)
             args = tables, sides, counts, ids, flags, INSERTS, no_single._replace(stamp=self.stamp)
             short = change_one(*args) if one else change(*args, False)
@@ -453,7 +455,7 @@ class Adjacency:
     def _bind(self, table: Table, back: Array | None) -> Bound:
         """The arguments of `updates.in_place.change`, cached while all versions are unchanged."""
         epoch = latest.epoch
-        ring = self.edges.hidden("free").size if self.edges.deletes else 1
+        ring = self.edges.ring.size if self.edges.deletes else 1
         tables = Tables(table, self.arcs(back), self.report(), ring - 1)
         weight = table.columns.get("given")
         no_single = Single(0, 0, 0, 0 if weight is None else weight.dtype.type(0))
@@ -470,11 +472,11 @@ class Adjacency:
 
     def arcs(self, back: Array | None) -> Table:
         """The columns of edges that kernels of batches write, see `gapped.arc_view`."""
-        now, order = (self.edges.version, self.points.version), self.edges.graph.edge_order
-        same = self._arcs_of == now and self._back is back and self._order is order
+        now, recycled = (self.edges.version, self.points.version), self.edges.graph.recycled
+        same = self._arcs_of == now and self._back is back and self._recycled is recycled
         if self._arcs is None or not same:
-            self._arcs = arc_view(self.edges, self.points, back, order)
-            self._arcs_of, self._back, self._order = now, back, order
+            self._arcs = arc_view(self.edges, self.points, back, recycled)
+            self._arcs_of, self._back, self._recycled = now, back, recycled
         return self._arcs
 
     def began(self) -> bool:
@@ -506,11 +508,15 @@ class Adjacency:
         if self.gapped:
             self._built.clear()
 
+    def _directions(self) -> list[str]:
+        """The directions that have gapped rows, in the order of `Sides`."""
+        return [d for d in ("out", "in") if d in self._gapped]
+
     def _sides(self) -> Sides:
         """The rows of both directions; empty rows stand for a direction that is not used."""
         if self._none is None:
             self._none = GappedRows(self.points.device, 1, 1)
-        sides = [self.rows(d) for d in ("out", "in") if d in self._gapped]
+        sides = [self.rows(d) for d in self._directions()]
         one, two = (*sides, self._none)[:2]
         return Sides(*one.side(), *two.side(), one.limit, two.limit, len(sides))
 
@@ -564,23 +570,22 @@ class Adjacency:
             return False
         return not self.kept or self.kept.get(table, no_reader)() is None
 
-    def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
-        """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.
+    def _enlarge(self, direction: str, short: int) -> None:
+        """Add capacity to an arena: rebuild the rows, or, if that has just been done, grow it.
 
-        Rows keep most of their capacity, so that alternating inserts and deletes do not move them.
+        Either copies all entries once, but a rebuild also removes unused entries, and gives each
+        row spare capacity, so that few rows move.
         """
         self.moves += 1
         rows = self._gapped[direction]
         top, need = rows.shares()
-        if 3 * need < 2 * top:
+        if need != top:
             self._gapped[direction] = rows.rebuilt()
-            old, new = rows.side(), self._gapped[direction].side()
-            count, destination = int(self.edges._host_meta[COUNT]), int(direction == "in")
-            copy_entries(old, new, self.arcs(back), count, destination)
+            copy_entries(rows.side(), self._gapped[direction].side(), need)
             return
         if rows.limit == ID_LIMIT:
             raise MemoryError("the index with room would have more than 2^31 entries")
-        rows.grow(min(rows.limit + max(rows.limit // 4, short), ID_LIMIT))
+        rows.grow(min(rows.limit + max(rows.limit >> SLACK, short), ID_LIMIT))
 
     def _gapped_rows(self, direction: str) -> GappedRows | None:
         """The built index of a direction, as rows with spare capacity."""

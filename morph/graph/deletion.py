@@ -122,7 +122,7 @@ def begin_launch(g: Graph, reuse: bool = False) -> Before:
     if g.points._held is None:  # otherwise an earlier error left edges of deleted points
         g.points._held = int(g.points._host_meta[TAIL])
     g.edges._held = None if reuse else int(g.edges._host_meta[TAIL])
-    ring = g.edges.hidden("free").size if g.edges.deletes else 0
+    ring = g.edges.ring.size if g.edges.deletes else 0
     return Before(_counters(g.points), _counters(g.edges), ring)
 
 
@@ -206,7 +206,7 @@ def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
         return created
     if edges[2] - before.edges[1] > before.ring:
         return xp.arange(edges[0], dtype=np.int32)
-    ring = g.edges.hidden("free")
+    ring = g.edges.ring
     at = xp.arange(before.edges[1], edges[1]) & (ring.size - 1)
     return xp.concatenate([created, ring[at]])
 
@@ -219,7 +219,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
         return False
     deleted = created[:0]
     if tail > held:
-        ring = edges.hidden("free")
+        ring = edges.ring
         deleted = ring[xp.arange(held, tail) & (ring.size - 1)]
         # the index never had edges that the launch created and deleted
         deleted = deleted[~xp.isin(deleted, created)]
@@ -244,7 +244,7 @@ def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
     assert held is not None
     if moved or held != before.points[2]:
         return _at_deleted(g, g.edges.ids())
-    ring, tail = points.hidden("free"), int(points._host_meta[TAIL])
+    ring, tail = points.ring, int(points._host_meta[TAIL])
     dead = ring[xp.arange(held, tail) & (ring.size - 1)]
     parts = []
     if created.size:

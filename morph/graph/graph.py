@@ -80,9 +80,9 @@ class Graph(Making, Exporting):
 
     kind: ClassVar[str] = "graph"
     __slots__ = (
-        "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
-        "edge_order", "edges", "fixed", "kept", "name", "out_identity",
-        "paired", "points", "tables", "tiled", "undoable", "version",
+        "__weakref__", "_adjacency", "_lock", "_made", "_order", "_pairs", "changes", "device",
+        "directed", "edges", "fixed", "kept", "name", "out_identity", "paired", "points",
+        "recycled", "tables", "tiled", "undoable", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
@@ -100,8 +100,10 @@ class Graph(Making, Exporting):
         self.fixed = ""  # the reason why points and edges must not change, or empty
         self._pairs: Array | None = None  # the reverse of each edge
         self.paired = not directed  # undirected, and each edge is known to have its reverse
-        self.edge_order: Array | None = None
-        self._made = 0  # number of edges with an `edge_order`
+        self._order: Array | None = None  # see `edge_order`
+        # edges below `_made` whose ids were recycled, so that they have no input position, u8
+        self.recycled: Array | None = None
+        self._made = 0  # number of edges with an input position, or a recycled id
         super().__init__()
         self.points = self.add_table("points")
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
@@ -118,7 +120,7 @@ class Graph(Making, Exporting):
         if rows.weight is not None:
             g.edges.add("weight", rows.weight.dtype)
         g.edges.adopt(m, sources | rows.columns())
-        g.edge_order = rows.order
+        g._order = rows.order
         g._made = len(g.edges)
         g._adjacency.set_out(rows.offsets)
         g.out_identity, g.paired = True, not directed
@@ -501,15 +503,24 @@ class Graph(Making, Exporting):
                 ids = self.device.asarray(np.array([ids])) if isinstance(ids, int) else ids
                 ids = ids[ids < self._made]
                 if ids.size:
-                    self.own_order()[ids] = -1
+                    self.track_recycled()[ids] = 1
 
-    def own_order(self) -> Array:
-        """Return `edge_order`, allocated first if it is None, for entries to be changed."""
-        if self.edge_order is None:
-            with self.device.active():
-                self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)
+    def track_recycled(self) -> Array:
+        """Return `recycled`, allocated first if it is None."""
+        if self.recycled is None:
+            self.recycled = self.device.zeros(self._made, np.uint8)
             self.moved()  # kernels of batches write to the array
-        return self.edge_order
+        return self.recycled
+
+    @property
+    def edge_order(self) -> Array | None:
+        """The input positions of edges, see the class."""
+        if self.recycled is None:
+            return self._order
+        xp = self.device.xp
+        with self.device.active():
+            order = xp.arange(self._made, dtype=np.int32) if self._order is None else self._order
+            return xp.where(self.recycled == 0, order, np.int32(-1))
 
     # --- views -----------------------------------------------------------------------------------
 
@@ -621,8 +632,8 @@ class Graph(Making, Exporting):
         for name, table in self.tables.items():
             g.tables[name]._take_rows(table)
         g.out_identity, g._made = self.out_identity, self._made
-        if self.edge_order is not None:
-            g.edge_order = g.device.copy(self.edge_order)
+        if (order := self.edge_order) is not None:
+            g._order = g.device.copy(order)
         if self._pairs is not None:
             g._pairs = g.device.copy(self._pairs)
         g.paired = self.paired
@@ -707,7 +718,7 @@ class Graph(Making, Exporting):
 
     def _reordered(self, order: Array | None) -> None:
         """Reorder `edge_order` for the new ids of edges."""
-        self.edge_order = order
+        self._order, self.recycled = order, None
         self._made = len(self.edges) if self._made else 0
 
     def _input_positions(self, edges: Array) -> Array | None:
@@ -737,7 +748,7 @@ def _rebuilt(
     order, pairs, offsets = (None if a is None else device.asarray(a) for a in arrays)
     g.structure_changed(pairs)
     g.sort_edges(by)
-    g._made, g.edge_order = made, order
+    g._made, g._order = made, order
     g._take_labels(labels)
     if offsets is not None:
         g._adjacency.set_out(offsets)

@@ -152,7 +152,7 @@ class Labelled:
         if isinstance(vertices, VertexIds):
             return vertices.array
         refuse_masked(vertices, what)
-        if self._may_hold_labels(vertices):
+        if self._may_be_labels(vertices):
             vertices = self._objects(vertices)
         several: list[Any] | None
         if isinstance(vertices, str | bytes | np.datetime64) or self._is_label(vertices):
@@ -274,11 +274,11 @@ class Labelled:
         """Replace labels by ids."""
         if vertices is None or (isinstance(vertices, int) and not self._numbers_are_labels):
             return vertices
-        if hasattr(vertices, "dtype") and not self._may_hold_labels(vertices):
+        if hasattr(vertices, "dtype") and not self._may_be_labels(vertices):
             return vertices
         return self.ids_of(vertices, what)
 
-    def _may_hold_labels(self, array: Any) -> bool:
+    def _may_be_labels(self, array: Any) -> bool:
         """Whether an argument is an array or scalar whose dtype is that of labels, not of ids."""
         return hasattr(array, "dtype") and (
             _kind(array) not in NUMBERS or (self._numbers_are_labels and _kind(array) != "b")

@@ -256,7 +256,7 @@ def _ids(edges: Table, first: int, again: int, count: int) -> Array:
     new = xp.arange(first, first + count - again, dtype=np.int32)
     if not again:
         return new
-    head, ring = min(int(counters[HEAD]), int(counters[COMMITTED])), edges.hidden("free")
+    head, ring = min(int(counters[HEAD]), int(counters[COMMITTED])), edges.ring
     return xp.concatenate([ring[xp.arange(head, head + again) & (ring.size - 1)], new])
 
 

@@ -14,6 +14,8 @@ from morph.language.dtypes import ID_LIMIT
 if TYPE_CHECKING:
     from morph.data.table import Table
 
+LARGE = 1 << 20  # number of edges from which on unused capacity is kept small
+
 
 def allocate(edges: Table, count: int) -> tuple[int, int]:
     """Reserve ids for new edges: unused ones while capacity suffices, else reused ones.
@@ -32,9 +34,20 @@ def allocate(edges: Table, count: int) -> tuple[int, int]:
             few_free = reclaim(edges) < edges.capacity // SHARE and referred(edges)
         reused = min(reusable(edges), count)
     rows = first + count - reused
-    if rows > edges.capacity or few_free:  # by a quarter: edges take most of a graph's memory
-        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+    if rows > edges.capacity or few_free:
+        edges.resize(max(rows, min(edges.capacity + spare_rows(edges) + 16, ID_LIMIT)))
     return first, reused
+
+
+def spare_rows(edges: Table) -> int:
+    """Return by how many rows a table grows: by a quarter, or less if it takes much memory.
+
+    A large graph gets a sixteenth, and doubles what it has grown by while it keeps growing.
+    """
+    capacity = edges.capacity
+    least = capacity >> (4 if capacity >= LARGE else 2)
+    grown: int = capacity - edges.graph._made
+    return min(max(least, grown), capacity >> 2)
 
 
 def use_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
@@ -49,7 +62,7 @@ def use_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
         edges.resize(rows)
         counters = edges._host_meta
     if edges.deletes:
-        xp, ring = edges.device.xp, edges.hidden("free")
+        xp, ring = edges.device.xp, edges.ring
         with edges.device.active():
             at = xp.arange(head, int(counters[TAIL])) & (ring.size - 1)
             others = ring[at]

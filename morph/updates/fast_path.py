@@ -76,6 +76,7 @@ def carry_out(
     edges, new = g.edges, batch.parts[2]
     if batch.counts[0]:
         edges.allow_deletes()
+        edges.reserve_ring(batch.counts[0] * (1 if g.directed else 2))
     loops = staged_loops(g, batch) if loops is None else loops
     capacity = edges.capacity
     try:
@@ -135,7 +136,7 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     reused = allocate(edges, fresh)[1] if fresh else 0
     before: list[int] = edges._host_meta.tolist()
     if ordered := ordered_below(g, before[COUNT], reused) if fresh else 0:
-        g.own_order()
+        g.track_recycled()
     if back is not None and fresh and back.size < before[COUNT] + fresh - reused:
         back = _longer_reverses(g)
     counts = Counts(given, deleted, updated, fresh, batch.by)

@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.data.store import Word
-from morph.data.table import Table
 from morph.graph.gapped import (
     ALL,
     DELETED,
@@ -45,6 +44,9 @@ from morph.updates.resolve import (
 )
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
+# entries that one item copies when rows are rebuilt, on a CPU and on a GPU, where neighbouring
+# threads read neighbouring sectors of memory
+PART, SECTOR = 128, 8
 
 
 @func
@@ -187,15 +189,21 @@ def number_insert(b, side, direction):
 
 
 @func
+def place_row(side, p, need):
+    """Find where a row of ``need`` entries will lie: at the arena's end if it is too long."""
+    row = side.rows[p]
+    row.position = row.begin
+    if need > row.extent:
+        # unread beyond the limit
+        row.position = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
+
+
+@func
 def reserve_entries(b, side, direction):
-    """Find where the row will lie: at the arena's end if its capacity is too small."""
+    """Place a row for all inserts that `number_insert` has counted."""
     if b.rank[direction] == 0:
-        row = side.rows[b.end[direction]]
-        need = row.size + row.inserted
-        row.position = row.begin
-        if need > row.extent:
-            # unread beyond the limit
-            row.position = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
+        p = b.end[direction]
+        place_row(side, p, side.rows[p].size + side.rows[p].inserted)
 
 
 @func
@@ -236,11 +244,8 @@ def lengthen_row(b, side, direction):
 @func
 def reserve_entry(b, side, direction):
     """`reserve_entries` for a row that no other change of the batch uses."""
-    row = side.rows[b.end[direction]]
-    need = row.size + 1
-    row.position = row.begin
-    if need > row.extent:
-        row.position = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
+    p = b.end[direction]
+    place_row(side, p, side.rows[p].size + 1)
 
 
 @func
@@ -285,7 +290,7 @@ def write_inserts(b, tables, index, counts, ids, rows, flags, one: static):
             if flags & EDGES_DELETED:
                 arc.died = u8(0)
             if b.edge < ids.ordered:
-                arc.order = -1
+                arc.recycled = u8(1)
             if flags & UNDIRECTED:
                 i, k = i64(b.id), counts.given
                 back = tables.batch[i + k if i < k else i - k].edge
@@ -301,25 +306,41 @@ def write_inserts(b, tables, index, counts, ids, rows, flags, one: static):
 # --- rebuilt rows --------------------------------------------------------------------------------
 
 
+@func
+def row_with(k, rows, count):
+    """Return the row whose capacity includes entry k, of rows in the order of their points."""
+    first, last = i32(0), count
+    while first < last:
+        middle = first + (last - first) // 2
+        if rows[middle].begin <= k:
+            first = middle + 1
+        else:
+            last = middle
+    return first - 1
+
+
 @kernel
-def copy_entry(place, edges, arcs, old, new, direction):
-    """Copy an edge's entry to its row in the new arena; places that are not set yet are ignored."""
-    e = i32(place.id)
-    if e < edges and place.at >= 0:
-        near, end = arcs[e].src, arcs[e].dst
-        if direction:
-            near, end = end, near
-        if near >= 0:
-            row = old.rows[near]
-            if place.at < row.size and old.entries[row.begin + place.at].edge == e:
-                k = new.rows[near].begin + place.at
-                new.entries[k].edge = e
-                new.entries[k].end = end
+def copy_part(part, old, new, top, count, length):
+    """Copy the rows, or parts of rows, that lie in a part of the new arena."""
+    k, last = i64(part.id) * length, min((i64(part.id) + 1) * length, top)
+    p = i32(-1)
+    while k < last:
+        p += 1
+        if p == 0 or new.rows[p].extent == 0:
+            p = row_with(k, new.rows, count)
+        row = new.rows[p]
+        begin = old.rows[p].begin - row.begin
+        for j in range(k, min(i64(row.begin) + row.size, last)):
+            new.entries[j].edge = old.entries[begin + j].edge
+            new.entries[j].end = old.entries[begin + j].end
+        k = i64(row.begin) + row.extent
 
 
-def copy_entries(old: Any, new: Any, arcs: Table, edges: int, direction: int) -> None:
-    """Fill the rows that `GappedRows.rebuilt` returned, for edges below ``edges``."""
-    foreach(old.places, copy_entry, i32(edges), arcs, old, new, direction)
+def copy_entries(old: Any, new: Any, top: int) -> None:
+    """Fill the rows that `GappedRows.rebuilt` returned, whose arena is used up to ``top``."""
+    length = PART if new.entries.device.on_host else SECTOR
+    parts = new.entries[: -(-top // length)]
+    foreach(parts, copy_part, old, new, i64(top), i32(new.rows.capacity), i64(length))
 
 
 # --- a batch -------------------------------------------------------------------------------------
@@ -334,8 +355,9 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
     Returns 0, or -`REPEATED` if changes were left out (see `resolve_batch`).  Returns -`INVALID` or
     -`LOOP` if nothing was changed: a change is invalid, or a loop is inserted and ``at`` does not
     count loops.  Returns the number of entries that the arenas lack, if positive: all but the
-    inserts has been done.  ``report.stamp`` is set to ``single.stamp`` at the first change, and
-    ``report.result`` to what is returned: a launch behind this one reads both.
+    inserts has been done, and ``report.short`` has that of each arena.  ``report.stamp`` is set to
+    ``single.stamp`` before the first change (with ``one`` by `resolve`), and ``report.result`` to
+    what is returned: a launch behind this one reads both.
     """
     named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
     reason, stamp = 0, single.stamp
@@ -367,12 +389,13 @@ def change(tables, index, counts, ids, flags, part, single, one: static):
         foreach(tables.batch, number_inserts, index, counts, rows, one)
         if not one and counts.given > 1:
             foreach(tables.batch, run_step, reserve_entries, INSERTED, index, rows)
-        short = max(index.arena[0].top - index.limit, index.arena2[0].top - index.limit2)
-        if short > 0:
+        short, short2 = index.arena[0].top - index.limit, index.arena2[0].top - index.limit2
+        if max(short, short2) > 0:
             foreach(tables.batch, run_step, clear_counters, INSERTED, index, rows)
             index.arena[0].top, index.arena2[0].top = top, top2
-            tables.report[0].result = short
-            return short
+            tables.report[0].short[0], tables.report[0].short[1] = short, short2
+            tables.report[0].result = max(short, short2)
+            return max(short, short2)
         foreach(tables.batch, write_inserts, tables, index, counts, ids, rows, flags, one)
         if not one and counts.given > 1:
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)

@@ -83,11 +83,12 @@ class ManyChanges(PreparedBatch):
         before: list[int] = edges._host_meta.tolist()
         first, reused = before[COUNT], fast_path.reusable_within(before, edges.capacity, fresh)
         ordered = 0 if new is None else fast_path.ordered_below(g, first, reused)
+        ids = EdgeIds(*fast_path.edge_ids(self.points(g), before, reused, ordered))
         if (
             first + fresh - reused > self._limit
             or given * self.rows > self.table.capacity
-            or (ordered and g.edge_order is None)
-            or (deleted and not edges.deletes)
+            or (ordered and g.recycled is None)
+            or (deleted and ids.tail - ids.head + deleted * self.rows > self._ring)
         ):
             return None
         g._adjacency.begin_batch(self.table)
@@ -95,7 +96,6 @@ class ManyChanges(PreparedBatch):
         flags = self._flags | (NONNEGATIVE * nonnegative) | (LOOPS_COUNTED * (loops is not None))
         flags |= REFERRED * (not deleted or referred(edges))
         counts = Counts(given, deleted, updated, fresh, batch.by)
-        ids = EdgeIds(*fast_path.edge_ids(self.points(g), before, reused, ordered))
         return fast_path.Reserved(self.table, counts, ids, self._back, flags, None, before)
 
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:

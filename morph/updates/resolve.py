@@ -186,7 +186,7 @@ def drop_change(b, absent, report):
     b.outcome = 0
     b.at = vector(i32(1), i32(1))
     if absent:
-        atomic_add(report[0].absent, 1)
+        atomic_add(report[0].left_out[3], 1)
 
 
 @func
@@ -353,7 +353,7 @@ def resolve_batch(tables, index, counts, ids, flags, single, one: static):
     """
     named, stamp = counts.deletes + counts.updates, single.stamp
     if not one:
-        tables.report[0].reason, tables.report[0].absent = 0, 0
+        tables.report[0].reason, tables.report[0].left_out[3] = 0, 0
     foreach(tables.batch, resolve, tables, index, counts, ids, flags, single, one)
     if (
         not one
@@ -384,5 +384,4 @@ def resolve_batch(tables, index, counts, ids, flags, single, one: static):
             if counts.deletes > 0:
                 tables.report[0].left_out[1] = tables.batch[counts.deletes - 1].at[0]
                 tables.report[0].left_out[2] = tables.batch[counts.deletes - 1].at[1]
-            tables.report[0].left_out[3] = tables.report[0].absent
         foreach(tables.batch, unclaim, index.places, counts)

@@ -69,13 +69,14 @@ class PreparedBatch:
     several: ClassVar[bool]
 
     __slots__ = (
-        "_back", "_epoch", "_fixed", "_flags", "_limit", "_point_counters", "_state", "program",
-        "rows", "table",
+        "_back", "_epoch", "_fixed", "_flags", "_limit", "_point_counters", "_ring", "_state",
+        "program", "rows", "table",
     )  # fmt: skip
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
         tables, sides = args[0], args[1]
         self.program, self.table = program, table
+        self._ring = tables.mask + 1 if g.edges.deletes else 0
         self.rows = 1 if g.directed else 2
         self._fixed = tables.mask, sides.limit, sides.limit2, sides.sides
         self._prepare_numbers(program)
@@ -197,9 +198,10 @@ class SingleChanges(PreparedBatch):
                 return None
             if reused or first < g._made:
                 ordered = fast_path.ordered_below(g, first, reused)
-                if ordered and g.edge_order is None:
+                if ordered and g.recycled is None:
                     return None
-        elif outcome == DELETED and not edges.deletes:
+        ids = fast_path.edge_ids(self.points(g), counters, reused, ordered)
+        if outcome == DELETED and ids[4] - ids[3] + self.rows > self._ring:  # tail - head
             return None
         if outcome != DELETED or referred(edges):
             flags |= REFERRED
@@ -208,8 +210,7 @@ class SingleChanges(PreparedBatch):
             self._table_counters[COUNT] = self.rows
         numbers = (
             1, outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0,
-            *fast_path.edge_ids(self.points(g), counters, reused, ordered),
-            flags, ALL, index.stamp, a, b, weight,
+            *ids, flags, ALL, index.stamp, a, b, weight,
         )  # fmt: skip
         self._last = counters, outcome, numbers
         known = g, first, reused, arcs

@@ -307,7 +307,7 @@ def test_sources_of_dynamic_algorithms_are_labels():
         assert dynamic.sources.tolist() == [30, 20]
         assert kind(g, dynamic.sources).distance.tolist() == dynamic.distance.tolist()
         assert kind(Graph.from_edges([0], [1]), 1).sources.tolist() == [1]
-    assert morph.DynamicSSSP(morph.partition(g, ["cpu"] * 2), 10).sources.tolist() == [10]
+    assert morph.DynamicSSSP(morph.partition(g, ["python"] * 2), 10).sources.tolist() == [10]
 
 
 def test_strings_of_numpy_are_strings():

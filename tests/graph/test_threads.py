@@ -116,7 +116,8 @@ def test_algorithms_and_batches_take_turns(target):
             found = (morph.sssp, morph.bfs, morph.connected_components, morph.core_number)[k](g)
             assert host(g, found[0]).shape == (50,)
         rows = [row for row in ROWS if not row.acyclic]
-        for row in rows[k::WORKERS] if target == "python" else rows:
+        # the interpreter takes seconds for all of them
+        for row in rows[k :: 2 * WORKERS] if target == "python" else rows:
             row.function(g, **row.arguments_of(row.examples[-1]))
 
     together(*each(change), *each(ask))

@@ -105,6 +105,13 @@ def listed(folder):
     return {name: (folder / name).read_bytes() for name in os.listdir(folder)}
 
 
+@cache
+def written(folder, name):
+    """The files that a writer makes in a folder."""
+    WRITERS[name](folder / name)
+    return listed(folder)
+
+
 ERRORS = {
     "full": lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
     "interrupt": KeyboardInterrupt,
@@ -114,12 +121,17 @@ ERRORS = {
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("where", ["write", "flush", "fsync", "close", "replace", "lock"])
 @pytest.mark.parametrize("name", WRITERS)
-def test_nothing_is_left(tmp_path, monkeypatch, name, where, error):
+def test_nothing_is_left(tmp_path, tmp_path_factory, monkeypatch, name, where, error):
+    if name == ("picture.png" if error == "full" else "picture.svg"):
+        pytest.skip("pictures take a second, and one function writes both")
     path, problem = tmp_path / name, ERRORS[error]()
     if name == "kept":
         io.Journal(path, graph()).close()
     else:
-        WRITERS[name](path)
+        folder = tmp_path_factory.getbasetemp() / f"first-{name}"
+        folder.mkdir(exist_ok=True)
+        for other, data in written(folder, name).items():
+            (tmp_path / other).write_bytes(data)
     before = listed(tmp_path)
 
     def fail(*args):

@@ -49,7 +49,10 @@ STEPS = {
     "both": {"SMALL": 0, "SPARSE": 8, "AT_ONCE": 2},
 }
 
-MIXED = [["cpu", "python"]]
+# units of each step are compiled for the parts of one kind of device only
+DEVICES = {
+    "pull": [["cpu"] * 3], "push": [["python"] * 2], "both": [["cpu"] * 3, ["cpu", "python"]],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -58,7 +61,7 @@ def test_batches(directed, steps, constants):
     constants(**STEPS[steps])
     graphs = drawn(directed), morph.generate.grid(3, 21, device="cpu")
     for g in graphs[:1] if directed else graphs:
-        for devices in MIXED if steps == "push" else (["cpu"] * 3, *MIXED):
+        for devices in DEVICES[steps]:
             parts = morph.partition(g, devices, by=np.arange(len(g.points)) % len(devices))
             for sources in (None, [7], [3, 3, 9], 20):
                 if devices[-1] == "cpu" or sources == [3, 3, 9]:

@@ -48,7 +48,7 @@ def columns(triples, dtype):
 def test_values_after_each_batch(kind, ends, directed, dtype, devices, batches, data):
     directed = directed and kind is not morph.DynamicComponents
     src, dst, weight = columns(ends, dtype)
-    g = morph.Graph.from_edges(src, dst, weight, n=N, directed=directed)
+    g = morph.Graph.from_edges(src, dst, weight, n=N, directed=directed, device="python")
     by = data.draw(st.lists(st.integers(0, len(devices) - 1), min_size=N, max_size=N))
     one, many = followers(kind, g, morph.partition(g, devices, by))
     many.share = one.share = data.draw(st.sampled_from([1.0, 0.3]))
@@ -152,7 +152,7 @@ def test_a_batch_that_fails_is_rolled_back():
     assert many.distance.tolist() == morph.sssp(parts.to("cpu"), 0).distance.tolist()
 
 
-@pytest.mark.parametrize("devices", [["cpu"], ["cpu"] * 3])
+@pytest.mark.parametrize("devices", [["python"], ["python"] * 3])
 def test_whether_values_are_recomputed_does_not_depend_on_the_parts(devices):
     g = morph.generate.grid(6, 6)
     one, many = followers(morph.DynamicBFS, g, morph.partition(g, devices))
@@ -176,7 +176,7 @@ def test_sums_that_are_too_large_are_refused():
 
 def test_what_is_refused():
     g = random_graph()
-    parts = morph.partition(g, ["cpu", "cpu"])
+    parts = morph.partition(g, ["python", "python"])
     many = morph.DynamicSSSP(parts)
     with pytest.raises(ValueError, match="points have a column 'value': on parts one dynamic"):
         morph.DynamicBFS(parts)
@@ -186,7 +186,7 @@ def test_what_is_refused():
     assert again.distance.tolist() == before
     with pytest.raises(TypeError, match="points of a partitioned graph are not created or del"):
         again.apply(delete_points=[3])
-    taken = morph.partition(g, ["cpu", "cpu"])
+    taken = morph.partition(g, ["python", "python"])
     taken.points.add("old_value", morph.prelude.i32)
     with pytest.raises(ValueError, match="points have a column 'old_value'"):
         morph.DynamicBFS(taken)

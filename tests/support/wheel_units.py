@@ -1,10 +1,12 @@
 """Prints the units that public functions launch with default options, and a wheel does not have.
 
-Makes the calls of `morph warm`, then those of public functions on a CPU and on a device that stands
-for a GPU.  A process of its own: one that has launched a unit before does not build it again.
+First line: the numbers of texts and of records that a wheel has for GPUs alone.  Makes the calls of
+`morph warm`, then those of public functions on a CPU and on a device that stands for a GPU.
+A process of its own: one that has launched a unit before does not build it again.
 """
 
 import sys
+import tempfile
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,7 +24,7 @@ import morph  # noqa: E402
 from morph.cli import warm  # noqa: E402
 from morph.launch import common_units, records  # noqa: E402
 from morph.runtime.cuda.device import CudaDevice  # noqa: E402
-from morph.runtime.toolchain import cpu  # noqa: E402
+from morph.runtime.toolchain import cpu, shipped  # noqa: E402
 
 
 def changes(kind: Any, dtype: Any, both: bool, device: Any) -> None:
@@ -57,21 +59,36 @@ def more(device: Any) -> list[Any]:
     ]  # fmt: skip
 
 
+def texts_for_gpus() -> list[str]:
+    """Return the texts of units that only GPUs launch, and print the number of their records."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(shipped.COLLECT, folder)
+        texts = list(common_units.texts_for_gpus(morph.device("cpu")))
+        print(len(texts), len(list(Path(folder).glob("unit-*.json"))))
+    for text in texts:  # with the prelude
+        assert text.index("MORPH_FN") < text.index("struct Args") < text.index("struct Run :")
+    return texts
+
+
 def main() -> None:
     precompiled.follow()
     records.enabled = True  # descriptions of common units are compiled only with records
     built: list[tuple[str, str]] = []
 
+    launches = True
+
     def build(text: str, *, name: str = "", old: Any = cpu.build, **options: Any) -> Path:
         built.append((name, text))
-        return old(text, name=name, **options)
+        return old(text, name=name, **options) if launches else Path()
 
     cpu.build = build
     warm.TYPES = None, np.int64  # the others are compiled in the same way
     for calls in warm.CALLS.values():
         for call in calls("cpu"):
+            launches = getattr(call, "func", None) is not common_units._build_now
             call()
-    known = {text for _, text in built} | set(common_units.texts_for_gpus(morph.device("cpu")))
+    launches = True
+    known = {text for _, text in built} | set(texts_for_gpus())
     records.enabled = False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pretended, "host_array_limit", CudaDevice.host_array_limit)

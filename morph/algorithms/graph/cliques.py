@@ -294,6 +294,15 @@ def as_vector(s, like, words):
 
 
 @func
+def sets_of(node, like, words):
+    """Return the sets of an open node as vectors."""
+    return (
+        as_vector(node.chosen, like, words), as_vector(node.candidates, like, words),
+        as_vector(node.excluded, like, words), as_vector(node.branching, like, words),
+    )  # fmt: skip
+
+
+@func
 def open_root(node, p, words):
     """Initialise the node of a root with all its candidates."""
     for j in range(words):
@@ -372,28 +381,17 @@ def search(e, pool, queue, later, maximal: static):
     open_now = spent < pool.limit
     while node.depth[0] > 0:
         pop(node, words)
-        chosen = as_vector(node.chosen, like, words)
-        candidates = as_vector(node.candidates, like, words)
-        excluded = as_vector(node.excluded, like, words)
-        branching = as_vector(node.branching, like, words)
+        chosen, candidates, excluded, branching = sets_of(node, like, words)
         if open_now:
             queue.add(
-                p,
-                generation=e.generation + 1,
-                chosen=chosen,
-                candidates=candidates,
-                excluded=excluded,
-                branching=branching,
-            )
+                p, generation=e.generation + 1, chosen=chosen, candidates=candidates,
+                excluded=excluded, branching=branching,
+            )  # fmt: skip
         else:
             later.add(
-                p,
-                generation=e.generation + 1,
-                chosen=chosen,
-                candidates=candidates,
-                excluded=excluded,
-                branching=branching,
-            )
+                p, generation=e.generation + 1, chosen=chosen, candidates=candidates,
+                excluded=excluded, branching=branching,
+            )  # fmt: skip
         open_now = open_now and not deferring  # deferred: the deepest nodes may improve the bound
 
 

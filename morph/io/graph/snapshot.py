@@ -207,7 +207,7 @@ def _contents(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         for c in t.columns.values():
             arrays[f"{name}.{c.name}"] = host(c.array[:count])
         if t.deletes:
-            ring = host(t.hidden("free"))
+            ring = host(t.ring)
             at = np.arange(min(int(w[HEAD]), int(w[TAIL])), int(w[TAIL]))
             arrays[f"{name} free"] = ring[at & (ring.size - 1)]
     for name, a in (("order", graph.edge_order), ("reverses", graph._pairs)):
@@ -285,7 +285,7 @@ def restored(path: StrPath, device: str | Device | None) -> tuple[Graph, int, di
     g.structure_changed(None if "reverses" not in arrays else g.device.asarray(arrays["reverses"]))
     g.sort_edges(about.get("sorted"))  # older snapshots have no such entry
     g._made = about["made"]
-    g.edge_order = g.device.asarray(arrays["order"]) if "order" in arrays else None
+    g._order = g.device.asarray(arrays["order"]) if "order" in arrays else None
     return g, found[0], about.get("note", {})
 
 
@@ -302,7 +302,8 @@ def _refill(t: Table, kept: dict[str, Any], arrays: Arrays) -> None:
         if kept["deletes"]:
             t.allow_deletes()
             free, head, counters = arrays[f"{t.name} free"], kept["head"], t._host_meta
-            ring = t.hidden("free")
+            t.reserve_ring(free.size)
+            ring = t.ring
             at = (head + np.arange(free.size)) & (ring.size - 1)
             ring[t.device.asarray(at)] = t.device.asarray(free)
             t.hidden("dead")[t.device.asarray(free)] = 1
