@@ -2,8 +2,8 @@
 
 ``MORPH_WHEEL`` names the algorithms whose kernels are compiled, as `morph warm` does; "none" makes
 a wheel for any system, which compiles all kernels where it is installed.  ``MORPH_WHEEL_ARCHS``
-names CUDA architectures, such as "sm_80 sm_90", or is "all"; NVRTC is then a dependency of the
-build.
+names CUDA architectures, such as "sm_80 sm_90", or is "all"; NVRTC and ptxas are then dependencies
+of the build.
 ``MORPH_WHEEL_FOLDER`` names a folder in which the binaries are kept: a later build, of the same
 commit, compiles what is missing there.
 Binaries serve every Python; records of units, which spare the first call 0.2 to 0.6 s of Python,
@@ -35,13 +35,14 @@ class CompiledKernels(BuildHookInterface):
     """Compiles kernels into the wheel's folder ``morph/compiled``."""
 
     def dependencies(self) -> list[str]:
-        """Return what the build needs in addition: NVRTC, if it compiles for GPUs."""
+        """Return what the build needs in addition: NVRTC and ptxas, if it compiles for GPUs."""
         # hatchling does not pass the name of the calling hook: `get_requires_for_build_editable` or
         # another
         calls = (frame.f_code.co_name for frame, _ in traceback.walk_stack(None))
         if not _compiles() or any(name.endswith("_build_editable") for name in calls):
             return []
-        return ["nvidia-cuda-nvrtc>=13"] if os.environ.get("MORPH_WHEEL_ARCHS") else []
+        compilers = ["nvidia-cuda-nvrtc>=13", "nvidia-cuda-nvcc>=13"]
+        return compilers if os.environ.get("MORPH_WHEEL_ARCHS") else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; without a compiler, or on another system, the wheel has no binaries."""

@@ -30,12 +30,15 @@ from morph import generate
 from morph.runtime.arrays import to_host
 
 ITERATIONS = 20
-SOURCES: dict[int, int] = {}  # by the identity of a graph
+FEW = 4  # sources of betweenness
+SOURCES: dict[int, list[int]] = {}  # by the identity of a graph
 PAGERANK = f"morph.pagerank, {ITERATIONS} iterations"
 ALGORITHMS = {
     PAGERANK: lambda g: morph.pagerank(g, tolerance=0, iterations=ITERATIONS)[0],
     "morph.bfs": lambda g: morph.bfs(g, source_of(g)).distance,
     "morph.sssp": lambda g: morph.sssp(g, source_of(g)).distance,
+    "morph.core_number": lambda g: morph.core_number(g).core,
+    f"morph.betweenness, {FEW}": lambda g: morph.betweenness(g, sources_of(g)).centrality,
 }
 SETTINGS = {  # for root, and for more ranks than cores
     "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -43,11 +46,17 @@ SETTINGS = {  # for root, and for more ranks than cores
 }  # fmt: skip
 
 
-def source_of(g: Any) -> int:
-    """Give a point with edges, the same for any number of ranks."""
+def sources_of(g: Any) -> list[int]:
+    """Give points with edges, the same for any number of ranks."""
     if id(g) not in SOURCES:
-        SOURCES[id(g)] = int(g.edges.src[len(g.edges) // 2])
+        m = len(g.edges)
+        SOURCES[id(g)] = [int(g.edges.src[m // 2 + k * m // (2 * FEW)]) for k in range(FEW)]
     return SOURCES[id(g)]
+
+
+def source_of(g: Any) -> int:
+    """Give the first of these points."""
+    return sources_of(g)[0]
 
 
 def named(only: str) -> dict[str, Any]:

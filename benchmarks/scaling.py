@@ -3,9 +3,11 @@
 A program of S steps that visits V edges takes ``S b + V c`` on one device.  On parts it takes
 ``S b + s V (c + e) + K l + B / w``: one device has at most a share s of the edges, and a visit
 takes e more, for the test of the owner and for messages; K crossings have a latency l; the busiest
-part receives B bytes, w a second.  The time of a visit, c, grows with the logarithm of the points
-that a device has, as less of a column fits its cache.  b, l and w are fitted for each executor, e
-and the two numbers of c for each program, to the relative errors.
+part receives B bytes, w a second.  A visit takes longer if the other end of its edge is not in the
+cache; the share of these visits follows from the degrees of an R-MAT graph, if the cache holds the
+points of the largest degrees.  It does not depend on the parts: each has copies of these points.
+b, l and w are fitted for each executor, e and the two numbers of c for each program, to the
+relative errors.
 
     python partitions.py --scale 20 --devices cuda:0,cuda:1 --rows ROWS    (and other scales)
     python scaling.py ROWS --hold-out 24
@@ -16,6 +18,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,18 +28,24 @@ from common import table
 from scipy.optimize import nnls
 
 Row = dict[str, Any]
-CACHED = 12  # the logarithm of a number of points whose columns are in the cache
+CACHE, SECTOR = 50e6, 32  # bytes: of the cache of an H100 or H200, and of what a read loads
+NONE = (0.0,) * 5  # seconds of a program without visits
+ZERO, ONE = 0.76, 0.24  # of the arcs of R-MAT, those at points with this bit
 # steps, exchanges, and visits of each arc, on R-MAT graphs; of PageRank in an iteration
 CALLS = {"levels": (7, 7, 1.0), "shortest_paths": (9, 9, 8.2), "pagerank": (2, 1, 1.0)}
 
 
 class Fit(NamedTuple):
-    """Fitted numbers: seconds of a step and of a crossing, seconds a byte, a visit by program."""
+    """Fitted numbers, in seconds: of a step, of a crossing, of a byte; by program those of a visit.
+
+    The latter are seconds of a visit of the cache, more of a miss, more on parts; of a call, in
+    which lists grow and are bound to the launch, and more of a call on parts.
+    """
 
     step: float
     crossing: float
     byte: float
-    visit: dict[str, tuple[float, float, float]]
+    visit: dict[str, tuple[float, ...]]
 
 
 class Network(NamedTuple):
@@ -46,24 +56,38 @@ class Network(NamedTuple):
     bandwidth: float
 
 
-def doublings(points: float) -> float:
-    """How often the points that are in the cache double to so many."""
-    return max(math.log2(max(points, 1)) - CACHED, 0)
+def degrees(scale: int) -> Iterator[tuple[int, float]]:
+    """Give numbers of points of R-MAT, and each one's share of the arcs, from the largest on."""
+    for ones in range(scale + 1):
+        yield math.comb(scale, ones), ZERO ** (scale - ones) * ONE**ones
 
 
-def visit(fit: Fit, program: str, points: float, on_parts: bool) -> float:
-    """Seconds of a visit on a device with so many points."""
-    cached, more, extra = fit.visit.get(program, (0.0, 0.0, 0.0))
-    return cached + more * doublings(points) + extra * on_parts
+@cache
+def missed(points: int) -> float:
+    """Share of visits whose other end is not among the points that fit the cache."""
+    left, hit = CACHE / SECTOR, 0.0
+    for count, share in degrees(round(math.log2(max(points, 1)))):
+        hit += min(count, left) * share
+        left -= min(count, left)
+    return max(1 - hit, 0.0)
+
+
+def visit(fit: Fit, program: str, points: int, on_parts: bool) -> float:
+    """Seconds of a visit in a graph with so many points."""
+    cached, more, extra, *_ = fit.visit.get(program, NONE)
+    return cached + more * missed(points) + extra * on_parts
 
 
 def predicted(fit: Fit, row: Row) -> tuple[float, float]:
     """Seconds on one device and on the parts of a row."""
-    steps, visits = row["steps"] * fit.step, row["visits"]
+    *_, call, on_parts = fit.visit.get(row["program"], NONE)
+    steps, visits = call + row["steps"] * fit.step, row["visits"]
     one = steps + visits * visit(fit, row["program"], row["points"], False)
     share = row["share"] * visits
     crossings = row["crossings"] * fit.crossing + row["bytes"] * fit.byte
-    return one, steps + share * visit(fit, row["program"], row["local"], True) + crossings
+    return one, steps + share * visit(
+        fit, row["program"], row["points"], True
+    ) + on_parts + crossings
 
 
 def fitted(rows: list[Row]) -> Fit:
@@ -71,13 +95,15 @@ def fitted(rows: list[Row]) -> Fit:
     programs = sorted({r["program"] for r in rows if r["visits"]})
     equations, times = [], []
     for r in rows:
-        one = r["points"], 1.0, 0, 0, r["one"]
-        several = r["local"], r["share"], r["crossings"], r["bytes"], r["seconds"]
-        for points, part, crossings, sent, seconds in (one, several):
+        one = 1.0, 0, 0, r["one"]
+        several = r["share"], r["crossings"], r["bytes"], r["seconds"]
+        for part, crossings, sent, seconds in (one, several):
             terms = [r["steps"], crossings, sent]
             for p in programs:
-                share = part * r["visits"] * (p == r["program"])
-                terms += [share, share * doublings(points), share * (crossings > 0)]
+                own, on_parts = p == r["program"], crossings > 0
+                share = part * r["visits"] * own
+                terms += [share, share * missed(r["points"]), share * on_parts, own]
+                terms.append(own and on_parts)
             equations.append(terms)
             times.append(seconds)
     found = np.array(times)
@@ -85,20 +111,19 @@ def fitted(rows: list[Row]) -> Fit:
     scale = np.maximum(np.abs(matrix).max(0), 1e-300)
     solution, _ = nnls(matrix / scale, np.ones(len(found)))
     step, crossing, byte, *rest = solution / scale
-    visits = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    visits = zip(*(rest[k::5] for k in range(5)), strict=True)
     return Fit(step, crossing, byte, dict(zip(programs, visits, strict=True)))
 
 
 def mirrors(scale: int, factor: int, parts: int) -> float:
     """Expected mirrors of a part of an R-MAT graph whose edges are divided at random.
 
-    A point whose number has k ones has ``2 * factor * 2**scale * .76**(scale - k) * .24**k``
-    arcs, and a part has a copy of it if one of them is among its share.
+    A part has a copy of a point if one of the point's arcs is among its share.
     """
     found = 0.0
-    for k in range(scale + 1):
-        arcs = 2 * factor * 2.0**scale * 0.76 ** (scale - k) * 0.24**k
-        found += math.comb(scale, k) * -math.expm1(-arcs / parts)
+    for count, share in degrees(scale):
+        arcs = 2 * factor * 2.0**scale * share
+        found += count * -math.expm1(-arcs / parts)
     return found * (1 - 1 / parts)
 
 
@@ -159,8 +184,9 @@ def main(arguments: list[str] | None = None) -> None:
         crossing = f"a crossing {fit.crossing * 1e6:.2f} us, {speed}"
         print(f"\n{executor}: a step {fit.step * 1e6:.2f} us, {crossing}")
         table([
-            {"program": name, "a visit ps": cached * 1e12, "a doubling of points ps": more * 1e12,
-             "on parts ps": extra * 1e12} for name, (cached, more, extra) in fit.visit.items()
+            {"program": name, "a visit ps": cached * 1e12, "a miss ps": more * 1e12,
+             "on parts ps": extra * 1e12, "a call ms": call * 1e3, "on parts ms": on_parts * 1e3}
+            for name, (cached, more, extra, call, on_parts) in fit.visit.items()
         ])  # fmt: skip
         compared = []
         for r in own:

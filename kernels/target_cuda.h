@@ -449,6 +449,7 @@ template <class Move> MORPH_FN void close_gaps(i64*, const Move&) {}
 struct SlotCache {  // of a CPU's thread
     bool all;
     MORPH_FN bool gives(i64*, i32, Reservation&) { return false; }
+    MORPH_FN bool covers(i64, Reservation&) const { return false; }
     MORPH_FN void keep(i64*, i32) {}
 };
 MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }

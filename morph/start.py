@@ -30,31 +30,38 @@ GC_THRESHOLD = 1 << 18  # new objects from which on the collector runs: imports 
 # hardware queues of a GPU: one for launches, one for what interrupts them.  The driver creates 8 by
 # default, in 0.04 s more; parts on several GPUs may need them
 QUEUES = "2"
+CHECKS, LIBRARIES = "cupy._environment", "cupy_backends.cuda.libs"  # look for cuTENSOR
 ON_HOST = "cache", "check", "convert", "generate", "schema"  # commands that use no GPU
 
 _status: int | None = None  # of the process, once the command has ended
 
 
-class _ChecksOfCupy(SourceFileLoader):
-    """Loads CuPy's module of checks, and marks cuTENSOR as loaded."""
+class _WithoutCutensor(SourceFileLoader):
+    """Loads a module of CuPy that looks for cuTENSOR, and marks it as looked for in vain."""
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        libraries = getattr(module, "_preload_libs", None)
-        if isinstance(libraries, dict) and "cutensor" in libraries:
-            libraries["cutensor"] = {}
+        if module.__name__ == CHECKS:
+            libraries = getattr(module, "_preload_libs", None)
+            if isinstance(libraries, dict) and "cutensor" in libraries:
+                libraries["cutensor"] = {}
+            return
+        known = getattr(module, "_submodules", None)
+        if isinstance(known, tuple) and "cutensor" in known:
+            vars(module)["_submodules"] = tuple(name for name in known if name != "cutensor")
+            sys.modules[f"{LIBRARIES}.cutensor"] = None  # type: ignore[assignment]
 
 
 class _Finder:
-    """Finds CuPy's module of checks for `_ChecksOfCupy`."""
+    """Finds the modules of CuPy for `_WithoutCutensor`."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, *_: Any) -> ModuleSpec | None:
         """See `importlib.abc.MetaPathFinder`."""
-        if name != "cupy._environment":
+        if name not in (CHECKS, LIBRARIES):
             return None
         spec = PathFinder.find_spec(name, path)
         if spec is not None and type(spec.loader) is SourceFileLoader and spec.origin:
-            spec.loader = _ChecksOfCupy(name, spec.origin)
+            spec.loader = _WithoutCutensor(name, spec.origin)
         return spec
 
 

@@ -13,7 +13,7 @@ struct Entries {  // of a row: a range of the adjacency
 };
 struct Nothing {};  // live-out locals where there is no epilogue
 
-// The operations of reductions: Plus, or `min` and `max` of the language.
+// The operations of reductions: Plus, Or, And, or `min` and `max` of the language.
 struct Minimum { template <class T> static MORPH_FN T of(T x, T v) { return min_of(x, v); } };
 struct Maximum { template <class T> static MORPH_FN T of(T x, T v) { return max_of(x, v); } };
 

@@ -44,6 +44,7 @@ from morph.cli.meshfiles import (
     write_outputs,
 )
 from morph.cli.numbers import Integer, Number
+from morph.cli.parts import refuse_ranks
 from morph.io import read_area
 from morph.io.mesh.pslgs import file_base
 from morph.launch.foreach import timing
@@ -195,6 +196,7 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     "--report", "long", is_flag=True, help="Also print areas, edges, aspect ratios and angles."
 )
 @parts_option
+@click.option("--mpi", is_flag=True, hidden=True, expose_value=False, callback=refuse_ranks)
 @json_option
 def refine(
     mesh_in: str, poly: bool, long: bool, spec: str, as_json: bool, **options: Any

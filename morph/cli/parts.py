@@ -13,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from morph.cli.common import complain
+from morph.cli.common import BadInput, complain
 from morph.cli.failures import explain
 from morph.partition.transport import PartError
 
@@ -46,6 +46,14 @@ def rank_0_first(mpi: bool) -> Iterator[None]:
         if mpi and next((os.environ[name] for name in RANKS if name in os.environ), "0") != "0":
             time.sleep(PATIENCE)
         raise
+
+
+def refuse_ranks(ctx: click.Context, _: click.Parameter, mpi: bool) -> None:
+    """Refuse ``--mpi`` where only the devices of one process can have parts."""
+    if mpi:
+        with rank_0_first(mpi):
+            text = f"morph {ctx.info_name} runs in one process, without --mpi"
+            raise BadInput(f"{text}: --device cuda:0,cuda:1 uses several devices")
 
 
 @contextmanager

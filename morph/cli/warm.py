@@ -210,8 +210,8 @@ def _text(device: str) -> Calls:
 LIBRARIES = tuple(x.LIBRARY for x in (clauses, numbers, reverses, compiled, sorting))
 
 CALLS: dict[str, Callable[[str], Calls]] = {
-    "refine": _refine,  # longest compilation first
-    "dynamic": _dynamic,
+    "dynamic": _dynamic,  # longest compilation first
+    "refine": _refine,
     "sat": _sat,
     "triangulate": _triangulate,
     "generate": _generate,
@@ -225,19 +225,19 @@ CALLS: dict[str, Callable[[str], Calls]] = {
 }
 
 
-def _run(job: tuple[str, str, int]) -> str:
+def _run(job: tuple[str, str, int, int]) -> str:
     """Run some of the calls of an algorithm, which compiles their kernels; return its name."""
-    name, device, start = job
-    for call in islice(CALLS[name](device), start, start + TOGETHER):
+    name, device, start, count = job
+    for call in islice(CALLS[name](device), start, start + count):
         call()
     return name
 
 
-def _compile_for_gpu(job: tuple[str, str], folder: Path) -> str:
-    """Compile a text into the folder of a wheel; return the architecture."""
-    text, arch = job
-    cuda.ship(text, arch, folder)
-    return arch
+def _compile_for_gpus(job: tuple[str, tuple[str, ...]], folder: Path) -> str:
+    """Compile a text into the folder of a wheel; return the architectures."""
+    text, group = job
+    cuda.ship(text, group, folder)
+    return " ".join(group)
 
 
 class _Bar(Line):
@@ -318,8 +318,9 @@ def _ship(folder: Path, architectures: tuple[str, ...], pool: Pool, bar: _Bar | 
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.MODULE)
     texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
-    if jobs := list(product(texts, architectures)):
-        _in_parallel(pool, partial(_compile_for_gpu, folder=folder), jobs, bar)
+    texts.sort(key=len, reverse=True)  # longest compilation first
+    if jobs := list(product(texts, cuda.shared_ptx(architectures))):
+        _in_parallel(pool, partial(_compile_for_gpus, folder=folder), jobs, bar)
     for file in files:
         file.unlink()
 
@@ -360,10 +361,11 @@ def warm(
         os.environ[shipped.COLLECT] = str(ship)
         spec = "cpu"
     device = device_of(spec).name
+    together = 1 if ship else TOGETHER  # a wheel's units, in full, are not left to few processes
     todo = [
-        (name, device, k)
+        (name, device, k, together)
         for name in CALLS if name in names or not names
-        for k in range(0, sum(1 for _ in CALLS[name](device)), TOGETHER)
+        for k in range(0, sum(1 for _ in CALLS[name](device)), together)
     ]  # fmt: skip
     jobs = jobs or cores()
     with progress_on(_Bar) as bar, _workers(jobs if ship else min(jobs, len(todo))) as pool:

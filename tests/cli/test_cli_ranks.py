@@ -201,9 +201,14 @@ def test_wrong_options_are_reported_once(words, text, graph):
 def test_wrong_options_of_another_rank_only(graph, monkeypatch):
     monkeypatch.setattr(parts, "PATIENCE", 0.1)
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
-    done = CliRunner().invoke(main, ["louvain", str(graph), "--mpi"])
-    text = "morph: morph louvain runs on one device, without --mpi\n"
-    assert (done.exit_code, done.stderr) == (2, text)
+    refused = {
+        "louvain": "morph louvain runs on one device, without --mpi",
+        "refine": "morph refine runs in one process, without --mpi: --device cuda:0,cuda:1 uses"
+        " several devices",
+    }
+    for command, text in refused.items():
+        done = CliRunner().invoke(main, [command, str(graph), "--mpi"])
+        assert (done.exit_code, done.stderr) == (2, f"morph: {text}\n")
 
 
 @pytest.mark.mpi

@@ -153,6 +153,8 @@ def test_what_does_not_come_to_the_disk_is_not_applied(tmp_path, monkeypatch):
             again.apply(([0], [3], [1]))
     with pytest.raises(ValueError, match=r"not compressed: leave out \.xz"):
         io.Journal(tmp_path / "g.xz", changed())
+    with pytest.raises(TypeError, match="graph is a Graph on one device, not <PartitionedGraph"):
+        io.Journal(tmp_path / "parts", morph.generate.grid(2, 2).to(["cpu"]))
     assert sorted(os.listdir(tmp_path)) == ["g", "g.log"]
 
 

@@ -285,6 +285,10 @@ def test_what_follows_a_loop_waits_for_all_of_it():
     assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts
     assert "fetch(Plus(), &all.total, total);" in parts
     assert "fetch(Minimum(), &all.low, low);" in parts
+    gathers("cpu", STAR, "auto")
+    made = gathering.source()
+    assert "WORK_SHARING = true" in made and "fetch(Or(), &all.some, some);" in made
+    assert "fetch(And(), &all.every" in made
 
 
 @pytest.mark.nvrtc

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import reduce
+from operator import and_, or_
 
 import numpy as np
 import pytest
@@ -85,6 +87,7 @@ def gathering(p, log, most):
     total, wide = f32(0), f64(p.id)
     small, large = u32(4_000_000_000), u64(1)
     low, high = np.inf, f32(-1)
+    some, every = u32(0), i64(-1)
     for e in p.inedges:
         total -= f32(e.weight)
         wide += e.weight * 2.0**40
@@ -92,11 +95,13 @@ def gathering(p, log, most):
         large = max(large, u64(e.id))
         low = min(low, f64(e.weight))
         high = max(high, f32(e.weight))
+        some |= u32(1) << u32(e.id % 5)
+        every &= i64(e.weight) | 8
     if p.in_degree > 0:  # room is reserved here, behind the loop
         made = log.new_rows(i32(min(-total, most)) + 1)
         for entry in made:
             entry.item = p
-            entry.by = i64(small) * 1000 + i64(large)
+            entry.by = (i64(small) * 1000 + i64(large)) * 1000 + i64(some) * 16 + every
             entry.of = wide + low - high
 
 
@@ -108,7 +113,10 @@ def gathered(case, most=2):
         if mine:
             edges, weights = zip(*mine, strict=True)
             of = p + sum(weights) * 2.0**40 + min(weights) - max(weights)
-            log[p, edges[0] * 1000 + max(edges[-1], 1), of] = min(sum(weights), most) + 1
+            some = reduce(or_, (1 << k % 5 for k in edges))
+            every = reduce(and_, (w | 8 for w in weights))
+            by = (edges[0] * 1000 + max(edges[-1], 1)) * 1000 + some * 16 + every
+            log[p, by, of] = min(sum(weights), most) + 1
     return log
 
 

@@ -269,9 +269,11 @@ def put_twice(s, a):
 
 @morph.kernel
 def sum_all(s, g):
-    a, low, high = 0, 1000, -1
+    a, low, high, some, every = 0, 1000, -1, 0, -1
     for p in g.points:
         a += p.id
+        some |= p.id * 2
+        every &= p.id | 8
         low = min(low, p.id * 7 % 5)
         high = max(high, p.id * 7 % 5)
         p.got = i32(s.plus)
@@ -284,12 +286,15 @@ def sum_all(s, g):
     put_twice(s, a)
     s.low = low
     s.high = high
+    s.some = some
+    s.every = every
     s.other = s.plus + 1
     atomic_add(s.twice, 2)
 
 
 def totals(g):
     names = "plus least most bits last total again low high other twice first second one".split()
+    names += ["some", "every"]
     s, flag = morph.Scalars(g, **dict.fromkeys(names, 5)), morph.Flag(g)
     add(g, i32, "got")
     morph.foreach(g.points, add_up, s, flag, g)

@@ -141,6 +141,48 @@ def test_cupy_does_not_load_cutensor_in_a_command(tmp_path, libraries, printed):
     assert done.stdout.splitlines() == ["0", *printed.split(", "), "cupy._environment"]
 
 
+LIBRARIES = """_submodules = {}
+def __getattr__(name):
+    if name in _submodules:
+        print(name, "looked for")
+        raise ImportError(name)
+    raise AttributeError(name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("libraries", "printed"),
+    [
+        (("cublas", "cutensor"), ["no", "cublas looked for"]),
+        (("cublas",), ["no", "cublas looked for"]),  # an older CuPy
+    ],
+)
+def test_cupy_does_not_look_for_cutensor_again_in_a_command(tmp_path, libraries, printed):
+    """CuPy 14 did so four times, each time with cuBLAS before it."""
+    folder = tmp_path / "cupy_backends" / "cuda" / "libs"
+    folder.mkdir(parents=True)
+    for package in (folder.parents[1], folder.parent):
+        (package / "__init__.py").touch()
+    (folder / "__init__.py").write_text(LIBRARIES.format(libraries))
+    (folder / "cutensor.py").write_text("") if "cutensor" in libraries else None
+    code = f"""if True:
+        import sys
+        from morph import start
+        sys.path.insert(0, {str(tmp_path)!r})
+        sys.argv, start.driver.start = ["morph", "sat", "a.cnf"], id
+        start.prepare()
+        try:
+            from cupy_backends.cuda.libs import cutensor
+        except ImportError:
+            print("no")
+        try:
+            from cupy_backends.cuda.libs import cublas
+        except ImportError:
+            pass"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines() == printed, done.stderr
+
+
 @pytest.mark.parametrize(
     ("before", "printed"),
     [

@@ -649,7 +649,7 @@ def test_older_processors_compile(wheel, monkeypatch):
 
 @pytest.mark.nvrtc
 def test_a_cubin_of_a_wheel(tmp_path, monkeypatch):
-    made = cuda.ship(SCALE, "sm_80", tmp_path)
+    (made,) = cuda.ship(SCALE, ("sm_80",), tmp_path)
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
     monkeypatch.setattr(cuda, "_compile", lambda *args: (b"compiled", ""))
     cubin = lzma.decompress(made.read_bytes())
@@ -665,6 +665,49 @@ def test_a_cubin_of_a_wheel(tmp_path, monkeypatch):
     assert [f for f in tmp_path.iterdir() if f.is_file()] == [made]
     made.write_bytes(b"damaged")
     assert cuda.installed(SCALE, "sm_89") is None
+
+
+ASSEMBLER = """#!/bin/sh
+case $1 in *sm_100) exit 1 ;; esac  # its version is too old
+{ echo $1; grep -m 1 target; } <$2 >$4
+"""
+
+
+def test_generations_share_the_ptx_of_a_wheel(tmp_path, monkeypatch):
+    """What ptxas does not assemble is compiled as without it; what is there, not again."""
+    ptxas = tmp_path / "ptxas"
+    ptxas.write_text(ASSEMBLER)
+    ptxas.chmod(0o755)
+    monkeypatch.setattr(cuda, "_assembler", lambda: str(ptxas))
+    asked = []
+
+    def nvrtc(text, flags, name):
+        asked.append(flags[-1].partition("=")[2])
+        return b".target sm_80\n\0" if "compute" in asked[-1] else asked[-1].encode(), ""
+
+    monkeypatch.setattr(cuda, "_compile", nvrtc)
+    groups = cuda.shared_ptx((*shipped.ARCHITECTURES, "sm_90a"))
+    assert groups == [("sm_80", "sm_90", "sm_100", "sm_120"), ("sm_75",), ("sm_90a",)]
+    made = [file for group in groups for file in cuda.ship(SCALE, group, tmp_path)]
+    assembled = [f"-arch={a}\n.target sm_80\n".encode() for a in ("sm_80", "sm_90", "sm_120")]
+    expected = [*assembled[:2], b"sm_100", assembled[2], b"sm_75", b"sm_90a"]
+    assert [lzma.decompress(file.read_bytes()) for file in made] == expected
+    assert asked == ["compute_80", "sm_100", "sm_75", "sm_90a"]
+    made[1].unlink()
+    cuda.ship(SCALE, groups[0], tmp_path)
+    cuda.ship(SCALE, groups[1], tmp_path)
+    assert asked[4:] == ["compute_80"] and all(file.is_file() for file in made)
+    monkeypatch.setattr(cuda, "_assembler", lambda: None)
+    assert cuda.shared_ptx(("sm_80", "sm_90")) == [("sm_80",), ("sm_90",)]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("alone", [False, True])
+def test_nvrtc_makes_ptx(monkeypatch, alone):
+    if alone:  # CuPy's NVRTC, in this process
+        monkeypatch.setattr(cuda, "_library", lambda: None)
+    ptx, _ = cuda._compile(SCALE, (*cuda.FLAGS, "--gpu-architecture=compute_80"), "k.cpp")
+    assert b".target sm_80" in ptx
 
 
 @pytest.mark.parametrize(

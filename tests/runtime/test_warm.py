@@ -125,7 +125,8 @@ def test_the_units_of_refine_alone():
 def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
-    monkeypatch.setattr(cuda, "ship", lambda text, arch, folder: made.append((text, arch)))
+    monkeypatch.setattr(cuda, "_assembler", lambda: None)
+    monkeypatch.setattr(cuda, "ship", lambda text, group, folder: made.append((text, *group)))
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
     with ThreadPool(1) as pool:
@@ -193,6 +194,23 @@ def test_the_build_of_a_wheel(hook, tmp_path, monkeypatch, kept):
     assert [c[0] for c in commands] == [sys.executable, "python3.12"] * 2 and not warnings
     # what is there is not compiled again, and no file of a killed build is left
     assert not kept or {f.name for f in folder.iterdir()} == {f"{k}.so" for k in range(4)}
+
+
+def test_what_a_build_for_gpus_needs(hook, monkeypatch):
+    """An editable installation, which pip asks in the same way, compiles nothing."""
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    build, _, _ = hook
+
+    def get_requires_for_build_editable():
+        return build.dependencies()
+
+    assert build.dependencies() == get_requires_for_build_editable() == []
+    monkeypatch.setenv("MORPH_WHEEL_ARCHS", "sm_90")
+    assert build.dependencies() == ["nvidia-cuda-nvrtc>=13", "nvidia-cuda-nvcc>=13"]
+    assert get_requires_for_build_editable() == []
+    monkeypatch.setenv("MORPH_WHEEL", "none")
+    assert build.dependencies() == []
 
 
 def test_a_build_without_a_compiler(hook, monkeypatch):

@@ -11,7 +11,7 @@ from functools import partial
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.expressions import Scope
 from morph.compiler.codegen.names import Names, constant
-from morph.compiler.codegen.shared_loops import neutral, values
+from morph.compiler.codegen.shared_loops import COMBINE, neutral, values
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.group_execution import LANES, SUBWARPS, THREADS
@@ -19,7 +19,6 @@ from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
 from morph.language.types import Handle, Scalar, Shared
 
 UNROLL = 4  # iterations of a lane whose loads are issued together
-COMBINE = {"+": "sum_of", "min": "min_of", "max": "max_of"}
 LEADER = {
     "": "group_.thread() == 0",
     SUBWARPS: "group_.lane() == 0",

@@ -23,7 +23,8 @@ from morph.compiler.passes.search import SharedSearch
 from morph.compiler.passes.work_sharing import SharedLoop, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
-JOINS = {"+": "Plus", "min": "Minimum", "max": "Maximum"}
+JOINS = {"+": "Plus", "|": "Or", "&": "And", "min": "Minimum", "max": "Maximum"}
+COMBINE = {"+": "sum_of", "|": "Or::of", "&": "And::of", "min": "min_of", "max": "max_of"}
 NEAR_IDS = 8  # points whose row offsets, of 8 bytes, lie in one cache line of 64 bytes or two
 LIMITS = {"auto": "HIGH_DEGREE", "warp": "NO_LIST", "grid": "0"}
 
@@ -192,10 +193,14 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
 
 
 def neutral(how: str, t: Type) -> float:
-    """The identity of a reduction: addition, minimum or maximum."""
+    """The identity of a reduction."""
     assert isinstance(t, Scalar)
     if how == "+":
         return -0.0 if t.kind == "f" else 0
+    if how == "|":
+        return 0
+    if how == "&":
+        return 2**t.bits - 1 if t.kind == "u" else -1
     if t.kind == "f":
         return float("inf") if how == "min" else float("-inf")
     least, most = (
@@ -209,8 +214,7 @@ def _adds(e: Emission, shared: SharedLoop, to: str = "") -> str:
     done = []
     for name, how in shared.reductions:
         m = e.names.member(name)
-        both = "sum_of" if how == "+" else f"{how}_of"
-        done.append(f"{to}{m} = {both}({to}{m}, x.{m});")
+        done.append(f"{to}{m} = {COMBINE[how]}({to}{m}, x.{m});")
     return " ".join(done)
 
 

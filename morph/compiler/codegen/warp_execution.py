@@ -18,7 +18,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.grouping import Make
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
 from morph.compiler.passes.warp_execution import Reductions
-from morph.language.types import Local, Scalar, Type
+from morph.language.types import Local
 
 SUFFIX = "_by_warp"
 ALL, LEADER, EACH = "all lanes", "the first lane", "each lane for itself"
@@ -148,22 +148,12 @@ class WarpBody(Body):
         for name, how in reductions:
             t = self.types[name]
             elem = t.elem if isinstance(t, Local) else t
-            start = constant(ir.Const(value=_neutral(how, elem), type=elem, pos=pos))
+            start = constant(ir.Const(value=neutral(how, elem), type=elem, pos=pos))
             x = self.resolve(name)
             if isinstance(t, Local):
                 self.put(f"if (lane_id() != 0) fill_with({x}, {start});")
             else:
                 self.put(f"if (lane_id() != 0) {x} = {start};")
-
-
-def _neutral(how: str, t: Type) -> float:
-    """The identity of a reduction."""
-    assert isinstance(t, Scalar)
-    if how == "|":
-        return 0
-    if how == "&":
-        return 2**t.bits - 1 if t.kind == "u" else -1
-    return neutral(how, t)
 
 
 def warp_function(e: Emission, plan: FunctionPlan, body: BodyPlan) -> None:

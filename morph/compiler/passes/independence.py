@@ -3,7 +3,7 @@
 Non-atomic writes are allowed to rows that only one iteration accesses (its edge or row, or a row
 that it allocates), and of a value that is the same for all iterations.  The result of an atomic on
 a place that all iterations change must not be used.  A local declared outside of the loop may be a
-*reduction*: iterations only add to it, or only take its minimum or maximum.
+*reduction*: iterations only add to it, only set or clear bits, or only take its minimum or maximum.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class LoopFacts:
         return self.outer | self.live_out
 
     def _reduction(self, name: str) -> str:
-        """The operation that reduces to a local: ``+``, ``min`` or ``max``; empty if none."""
+        """The operation that reduces to a local (``+``, ``|``, ``&``, ``min``, ``max``), or ""."""
         t = self.types.get(name)
         if not isinstance(t, Scalar) or t.bits < 32:
             return ""
@@ -129,6 +129,10 @@ class LoopFacts:
                     first == name
                 ):
                     found.add("+")
+                case ir.Assign(value=ir.Binary(op="|" | "&" as how, x=ir.Var(name=first))) if (
+                    first == name and t.kind in "iu"
+                ):
+                    found.add(how)
                 case ir.Assign(value=ir.Builtin(name="min" | "max" as how, args=(x, y))) if any(
                     isinstance(v, ir.Var) and v.name == name for v in (x, y)
                 ):

@@ -236,11 +236,12 @@ class _Derivation:
     def _refuse_options(self) -> None:
         """Refuse options that a step over parts cannot have."""
         s = self.step
-        arrays = ir.find(self.kernel, ir.MakeShared)
-        if s.together or s.until_empty or self.kernel.commit is not None or arrays:
+        arrays, claims = ir.find(self.kernel, ir.MakeShared), ir.find(self.kernel, ir.Claim)
+        if s.together or s.until_empty or claims or arrays:
             what = "until_empty" if s.until_empty else "single(collection)"
             what = "shared(...)" if arrays else what
-            reject(f"{what} is not possible on a partitioned graph", s.pos, "use one device")
+            pos = (*arrays, *claims, s)[0].pos
+            reject(f"{what} is not possible on a partitioned graph", pos, "use one device")
         if s.start is not None or s.stop is not None:
             if self.own_items:
                 hint = "use a filter: where=lambda p: p.id < n"

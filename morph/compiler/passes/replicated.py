@@ -44,6 +44,11 @@ class Agreement(StrEnum):
     SAME = "same"  # all parts have made the same change
 
 
+# how the parts' values of a local are combined, by the operation of its reduction
+REDUCED = {
+    "+": Agreement.SUM, "|": Agreement.OR, "&": Agreement.AND,
+    "min": Agreement.MIN, "max": Agreement.MAX,
+}  # fmt: skip
 # changes that all parts make, and how copies are combined: sets of operations that commute
 COMMUTING = {Agreement.MIN, Agreement.MAX, Agreement.ADD}, {Agreement.AND, Agreement.OR}
 IDEMPOTENT = {Agreement.MIN, Agreement.MAX, Agreement.OR, Agreement.AND}
@@ -221,7 +226,7 @@ class Replicated:
                 if how == "+" and not self._is_written(writes, after):
                     problem = f"{user_name(name)!r} is a sum, which is written to all rows"
                     reject(problem, s.pos, "write it outside of branches, of all items")
-                found[name] = Agreement.SUM if how == "+" else Agreement(how)
+                found[name] = REDUCED[how]
         return found
 
     def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:

@@ -32,7 +32,7 @@ class SharedLoop:
     ----------
     live_in : the locals (the item among them) that the body reads
     live_out : the locals that the epilogue reads or the body reduces to
-    reductions : locals declared outside, with their operation: ``+``, ``min`` or ``max``
+    reductions : locals declared outside, with the operation: ``+``, ``|``, ``&``, ``min``, ``max``
     capacity : the maximum number of rows of each store that an iteration allocates
     batched : whether the threads that execute the body reserve that capacity, not the item
     pure : whether prologue and body have no effects, each item reaches the loop, and the prologue

@@ -45,6 +45,7 @@ from morph.io.graph.snapshot import (
 from morph.io.text.files import named, remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.arguments import boolean, check_callable
+from morph.language.messages import shown
 from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
 from morph.updates.edge_ids import use_next
@@ -101,6 +102,8 @@ class Journal:
 
     Raises
     ------
+    TypeError
+        If ``graph`` is not a `Graph`, for example a `PartitionedGraph`.
     ValueError
         If the name has the suffix of a compressed file.
     FormatError
@@ -126,6 +129,8 @@ class Journal:
             warnings.warn("Journal(told=) is now then=", DeprecationWarning, stacklevel=2)
             then = told
         check_name(path)
+        if not isinstance(graph, Graph | None):
+            raise TypeError(f"graph is a Graph on one device, not {shown(graph)}")
         if graph is not None and readonly:
             raise ValueError("readonly=True reads a journal that exists: leave out graph=")
         if os.path.islink(path):  # the log is beside the target of the link

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache as memoised
 from functools import partial
@@ -24,7 +25,7 @@ from morph.runtime.toolchain import (
     tiers,
     time_left,
 )
-from morph.runtime.toolchain.runner import UNUSABLE
+from morph.runtime.toolchain.runner import UNUSABLE, to_ptx
 
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
@@ -190,30 +191,68 @@ def _shipped(text: str, arch: str) -> tuple[Path, bytes] | None:
         return None
 
 
-def ship(text: str, arch: str, folder: Path) -> Path:
-    """Compile a text into the folder of a wheel's binaries; return the compressed cubin."""
+def shared_ptx(architectures: Iterable[str]) -> list[tuple[str, ...]]:
+    """Group the architectures for which `ship` compiles a text to PTX once.
+
+    Texts distinguish those before 8.0 only.  NVRTC takes longer to make PTX than a cubin of it.
+    """
+    given = tuple(architectures)
+    group = tuple(a for a in given if a[3:].isdecimal() and int(a[3:]) >= 80)
+    if len(group) < 2 or _assembler() is None:
+        return [(a,) for a in given]
+    return [group, *((a,) for a in given if a not in group)]
+
+
+def ship(text: str, group: tuple[str, ...], folder: Path) -> list[Path]:
+    """Compile a text into the folder of a wheel's binaries; return the compressed cubins."""
     import lzma  # noqa: PLC0415
 
-    made = folder / f"{cache.key(text, 'cuda', *FLAGS)}.{arch}.xz"
-    if not made.is_file():
-        flags = (*FLAGS, f"--gpu-architecture={arch}")
-        cubin, log = _compile(text, flags, made.name)
+    ptx = b""
+    key = cache.key(text, "cuda", *FLAGS)
+    made = [folder / f"{key}.{arch}.xz" for arch in group]
+    for arch, file in zip(group, made, strict=True):
+        if file.is_file():
+            continue
+        if len(group) > 1 and not ptx:
+            oldest = min(int(a[3:]) for a in group)
+            ptx, _ = _compile(text, (*FLAGS, f"--gpu-architecture=compute_{oldest}"), file.name)
+        cubin, log = _assemble(ptx, arch) if ptx else (b"", "")
         if not cubin:
-            raise CompileError(log, arch, made)
+            cubin, log = _compile(text, (*FLAGS, f"--gpu-architecture={arch}"), file.name)
+        if not cubin:
+            raise CompileError(log, arch, file)
         part = cache.temporary("xz", folder)
         try:
             part.write_bytes(lzma.compress(cubin))
-            part.replace(made)  # an interrupted build leaves no half of a cubin
+            part.replace(file)  # an interrupted build leaves no half of a cubin
         finally:
             part.unlink(missing_ok=True)
     return made
+
+
+@memoised
+def _assembler() -> str | None:
+    """The command ptxas, of an installed wheel or of the CUDA toolkit."""
+    wheels = _in_wheels("bin/ptxas")
+    return str(wheels[0]) if wheels else shutil.which("ptxas")
+
+
+def _assemble(ptx: bytes, arch: str) -> tuple[bytes, str]:
+    """Return the cubin, empty if ptxas is older than the NVRTC that made the PTX, and its log."""
+    made = cache.temporary("cubin")
+    try:
+        command = [str(_assembler()), f"-arch={arch}", "/dev/stdin", "-o", str(made)]
+        done = processes.run(command, ptx.rstrip(b"\0").decode())
+        return (b"", done.stderr) if done.returncode else (made.read_bytes(), "")
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def _compile(
     text: str, flags: tuple[str, ...], name: str, seconds: float | None = None,
     background: bool = False,
 ) -> tuple[bytes, str]:  # fmt: skip
-    """Return the cubin, empty if there is none, and the log of NVRTC.
+    """Return the cubin, or PTX for a ``compute_XX``, empty on failure, and the log of NVRTC.
 
     NVRTC runs in a process of its own, which can be interrupted.
     """
@@ -241,7 +280,7 @@ def _compile_here(
     program = nvrtc.createProgram(text, name, (), ())
     try:
         nvrtc.compileProgram(program, flags)
-        return bytes(nvrtc.getCUBIN(program)), ""
+        return bytes((nvrtc.getPTX if to_ptx(flags) else nvrtc.getCUBIN)(program)), ""
     except nvrtc.NVRTCError as error:
         return b"", nvrtc.getProgramLog(program) or str(error)
     finally:
@@ -263,9 +302,14 @@ def _nvrtc(load: bool = True) -> Any:
 @memoised
 def _wheel() -> tuple[Path, ...]:
     """The libraries of an installed wheel of NVRTC."""
+    return _in_wheels("lib/libnvrtc*.so*")
+
+
+def _in_wheels(pattern: str) -> tuple[Path, ...]:
+    """The files of NVIDIA's installed wheels that a pattern matches."""
     spec = importlib.util.find_spec("nvidia")
     places = spec.submodule_search_locations if spec else None
-    return tuple(sorted(f for p in places or () for f in Path(p).glob("*/lib/libnvrtc*.so*")))
+    return tuple(sorted(f for p in places or () for f in Path(p).glob(f"*/{pattern}")))
 
 
 def _library() -> Path | None:

@@ -2,9 +2,9 @@
 
 ``runner.py NICE FD OUT COMMAND...``: lower the priority by NICE, run the command, whose standard
 input is this script's, and exit with its status.  ``nvrtc LIBRARY NAME FLAGS...`` stands for a
-command: NVRTC writes its cubin to OUT.  FD is the reading end of a pipe, or -1.  When its writing
-end is closed, as happens when the process that started this one ends, the command is killed and OUT
-removed.
+command: NVRTC writes its cubin or PTX to OUT.  FD is the reading end of a pipe, or -1.  When its
+writing end is closed, as happens when the process that started this one ends, the command is killed
+and OUT removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 GRACE = 0.1  # seconds in which a compiler removes its temporary files before it is killed
@@ -74,6 +74,11 @@ def _watch(watched: int, out: str, kill: Callable[[], None]) -> None:
         threading.Thread(target=wait, daemon=True).start()
 
 
+def to_ptx(flags: Sequence[str]) -> bool:
+    """Whether flags of NVRTC name a virtual architecture, of which there are no cubins."""
+    return any(flag.startswith("--gpu-architecture=compute_") for flag in flags)
+
+
 def nvrtc(out: Path, library: str, name: str, *flags: str) -> int:
     """Compile standard input with NVRTC; its log is written to standard error."""
     try:
@@ -86,7 +91,7 @@ def nvrtc(out: Path, library: str, name: str, *flags: str) -> int:
     api.nvrtcCreateProgram(ctypes.byref(program), text, name.encode(), 0, None, None)
     given = (ctypes.c_char_p * len(flags))(*map(str.encode, flags))
     failed = api.nvrtcCompileProgram(program, len(flags), given)
-    kind = "ProgramLog" if failed else "CUBIN"
+    kind = "ProgramLog" if failed else "PTX" if to_ptx(flags) else "CUBIN"
     getattr(api, f"nvrtcGet{kind}Size")(program, ctypes.byref(size))
     result = ctypes.create_string_buffer(size.value)
     getattr(api, f"nvrtcGet{kind}")(program, result)
