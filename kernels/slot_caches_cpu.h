@@ -31,6 +31,7 @@ struct SlotCache {
     i64 at = 0, end = 0;  // cached slots; if `all`: the whole capacity
     bool all = false;  // of a single thread: holds the whole capacity; items reserve from the cache
     bool gives(i64* meta, i32 n, Reservation& reservation);
+    bool covers(i64 n, Reservation& reservation) const;
     bool take(i64* meta, i32 n);
     void take_all(i64* meta);
     i32 cached_slots(i32 n);
@@ -52,13 +53,16 @@ struct Reservation {
 
 // Reserves for an item; if false, the item must reserve exactly what it needs.
 MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
-    if (all) {
-        if (end - at < i64(reservation.n) + n) return false;
-    } else {
-        if (kept < n && !take(of, n)) return false;
-        kept -= n;
-    }
+    if (kept < n && !take(of, n)) return false;
+    kept -= n;
     reservation += n;
+    return true;
+}
+// The same of a single thread.
+MORPH_HOT bool SlotCache::covers(i64 n, Reservation& reservation) const {
+    n = max_of(n, i64(0)) + reservation.n;
+    if (end - at < n) return false;
+    reservation.n = i32(n);
     return true;
 }
 MORPH_HOT bool SlotCache::take(i64* of, i32 n) {

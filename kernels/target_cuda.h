@@ -290,7 +290,6 @@ constexpr u32 POLL_CYCLES = 1 << 24;  // cycles
 template <class T> MORPH_FN i32 members(const T&) { return block_count(); }
 template <class T> MORPH_FN bool is_single(const T&) { return false; }  // whether there is no other thread
 template <class T> MORPH_FN bool speaks(const T&) { return threadIdx.x == 0; }  // for its block
-template <class T> MORPH_FN bool leads(const T&) { return block_id() == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 template <class A> MORPH_FN void rewind(const A&) {}
@@ -341,8 +340,8 @@ template <class A> MORPH_FN bool await_parts(const A& a, const u64* lines, i32 p
 template <class A> MORPH_FN void wake_part(const A&, u64*) {}
 #endif
 // Called by the first thread of block 0 after its release from a barrier.
-template <class A, class T> MORPH_FN void pass_on_stop(const A& a, const T& t) {
-    if (t.sense & T::RELEASED && !(t.sense & T::STOP) && asked_to_stop(a)) add_release(a.barrier, T::STOP);
+template <class T, class A> MORPH_FN void pass_on_stop(const A& a, u32 sense) {
+    if (sense & T::RELEASED && !(sense & T::STOP) && asked_to_stop(a)) add_release(a.barrier, T::STOP);
 }
 // Whether all blocks see the request, by the word's value at this block's arrival.
 template <class T> MORPH_FN bool sees_stop(const T& t) {
@@ -363,11 +362,34 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     t.sense = add_release(a.barrier, T::ARRIVAL);
     return t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
 }
-template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // returns the broadcast value
+template <class T, class A> MORPH_FN u32 await_release(const A& a, u32 sense) {
     u32 now;
-    while (!(((now = load(a.barrier)) ^ t.sense) & T::RELEASED)) {}
+    while (!(((now = load(a.barrier)) ^ sense) & T::RELEASED)) {}
     acquire();
-    return now & T::BROADCAST;
+    return now;
+}
+// These two are not inlined, since a unit has many barriers.  Called by the first thread of a block, if there are several.
+// The second half of a barrier after `arrive`; returns the broadcast value.
+template <class T, class A> MORPH_OUTLINED bool release_blocks(const A& a, u32 sense, bool master, bool value) {
+    bool polls = block_id() == 0 && time_to_poll();
+    if (master) {
+        u32 released = ((sense & T::RELEASED) ^ T::RELEASED) | (sense & T::STOP);
+        add_release(a.barrier, (value ? released | T::BROADCAST : released) - (sense + T::ARRIVAL));
+    } else {
+        value = await_release<T>(a, sense) & T::BROADCAST;
+    }
+    if (polls) pass_on_stop<T>(a, sense);
+    return value;
+}
+// A barrier without work for the master; returns the word at the block's arrival.
+template <class T, class A> MORPH_OUTLINED u32 meet_blocks(const A& a) {
+    // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
+    u32 release = T::RELEASED - T::ARRIVAL * u32(block_count() - 1);
+    u32 sense = add_release(a.barrier, block_id() == 0 ? release : T::ARRIVAL);
+    bool polls = block_id() == 0 && time_to_poll();
+    await_release<T>(a, sense);
+    if (polls) pass_on_stop<T>(a, sense);
+    return sense;
 }
 // After a crossing (parts.h), at which the master broadcasts whether it has failed, all threads may have to stop.
 template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
@@ -376,16 +398,7 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
         t.master = t.has_read = t.flag_taken = false;
         return;
     }
-    if (members(t) > 1 && speaks(t)) {
-        bool polls = leads(t) && time_to_poll();
-        if (t.master) {
-            u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.sense & T::STOP);
-            add_release(a.barrier, (t.broadcast_value ? released | T::BROADCAST : released) - (t.sense + T::ARRIVAL));
-        } else {
-            t.broadcast_value = await_release(a, t);
-        }
-        if (polls) pass_on_stop(a, t);
-    }
+    if (members(t) > 1 && speaks(t)) t.broadcast_value = release_blocks<T>(a, t.sense, t.master, t.broadcast_value);
     bool stop = sees_stop(t);
 #ifdef MORPH_PARTS
     if constexpr (CROSSED) stop |= speaks(t) && t.broadcast_value && load(a.parts + PARTS_STOPPED);
@@ -405,12 +418,7 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
         return;
     }
     if (members(t) > 1 && speaks(t)) {
-        // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
-        u32 release = T::RELEASED - T::ARRIVAL * u32(members(t) - 1);
-        t.sense = add_release(a.barrier, leads(t) ? release : T::ARRIVAL);
-        bool polls = leads(t) && time_to_poll();
-        await_release(a, t);
-        if (polls) pass_on_stop(a, t);
+        t.sense = meet_blocks<T>(a);
     } else if (speaks(t) && members(t) == 1) {
         t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
     }
@@ -449,6 +457,7 @@ template <class Move> MORPH_FN void close_gaps(i64*, const Move&) {}
 struct SlotCache {  // of a CPU's thread
     bool all;
     MORPH_FN bool gives(i64*, i32, Reservation&) { return false; }
+    MORPH_FN bool covers(i64, Reservation&) const { return false; }
     MORPH_FN void keep(i64*, i32) {}
 };
 MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }

@@ -127,17 +127,20 @@ template <i32 N> MORPH_FN f64& float_total(i32 which) {
     MORPH_SHARED f64 sums[N][256];
     return sums[which][warp_of_block() * 32 + lane_id()];
 }
+// On a GPU one warp adds up each total of its block: additions to one place are executed one after another.
 template <class A> MORPH_FN void add_float_totals(const A& a) {
     constexpr i32 N = FLOAT_TOTALS_OF<A>;
-    if constexpr (N > 0) {
-        for (i32 i = 0; i < N; i++) {
-            f64 sum = float_total<N>(i);
-            float_total<N>(i) = 0;
-            if (!any_lane(sum != 0)) continue;
-            if constexpr (TARGET_GPU)
-                for (i32 by = 16; by; by /= 2) sum += shuffle(ALL_LANES, sum, lane_id() ^ by);
-            if (lane_id() == 0) a.add_float_total(i, sum);
+    if constexpr (N > 0 && TARGET_GPU) {
+        gather_block();
+        for (i32 i = warp_of_block(); i < N; i += warps_of_block()) {
+            f64 sum = 0, *sums = &float_total<N>(i) - warp_of_block() * 32;
+            for (i32 k = 0; k < 32 * warps_of_block(); k += 32) sum += sums[k], sums[k] = 0;
+            for (i32 by = 16; by; by /= 2) sum += shuffle(ALL_LANES, sum, lane_id() ^ by);
+            if (lane_id() == 0 && sum != 0) a.add_float_total(i, sum);
         }
+    } else if constexpr (N > 0) {
+        for (i32 i = 0; i < N; i++)
+            if (f64& sum = float_total<N>(i); sum != 0) a.add_float_total(i, sum), sum = 0;
     }
 }
 template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
@@ -149,9 +152,11 @@ template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
     if constexpr (N > 0)
         for (i32 i = 0; i < N; i++) float_total<N>(i) = 0;
 }
-template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
+// By all threads of a block, before its threads wait for each other; a function, as every barrier has a call.
+template <class A> MORPH_OUTLINED void add_totals(const A& a) {
     add_float_totals(a);
     if constexpr (A::TOTALS == 0 || SINGLE_BLOCK) {
+        sync_warp();
     } else if constexpr (TARGET_GPU) {
         sync_warp();
         i32 i = lane_id();

@@ -22,7 +22,7 @@ template <class I, class F> MORPH_FN bool reserve_by_warp(I& it, const F& f) {
     return done;
 }
 template <class T, i32 N>
-MORPH_FN bool add_by_warp(Local<T, N>& x, Value<T> value, ItemBase& it, i64* status) {
+MORPH_FN bool add_by_warp(Inside<T, N>& x, Value<T> value, ItemBase& it, i64* status) {
 #ifdef MORPH_FAULTS
     bool full = by_leader([&] { return injected(status, it); }) || x.n >= N;
 #else
@@ -32,8 +32,26 @@ MORPH_FN bool add_by_warp(Local<T, N>& x, Value<T> value, ItemBase& it, i64* sta
     else it.failed = -1;
     return !it.failed;
 }
-template <class T, i32 N> MORPH_FN void fill_with(Local<T, N>& x, Value<T> value) {
-    for (i32 i = 0; i < x.n; i++) x.v[i] = value;
+template <class T, i32 N> MORPH_FN void fill_with(Inside<T, N>& x, Value<T> value) {
+    MORPH_UNROLL for (i32 i = 0; i < x.n; i++) x.v[i] = value;
+}
+
+// The position of the bit that is set after k others.
+MORPH_FN i32 nth_bit(u32 x, i32 k) {
+    i32 at = 0;
+    MORPH_UNROLL_ALL for (i32 half = 16; half; half /= 2) {
+        i32 below = popcount(x & ((1u << half) - 1));
+        if (k >= below) {
+            k -= below;
+            x >>= half;
+            at += half;
+        }
+    }
+    return at;
+}
+MORPH_FN i32 nth_bit(u64 x, i32 k) {
+    i32 below = popcount(u32(x)), at = k < below ? 0 : 32;
+    return at + nth_bit(u32(x >> at), k - (at ? below : 0));
 }
 
 MORPH_FN u32 combine_lanes(Plus, u32 x) { return __reduce_add_sync(ALL_LANES, x); }
@@ -56,8 +74,8 @@ template <class Op, class T> MORPH_FN T combine_lanes(Op op, T x) {
 }
 // Combine the values of all lanes, in each of them.
 template <class Op, class T> MORPH_FN void combine_value(T& x) { x = combine_lanes(Op(), x); }
-template <class Op, class T, i32 N> MORPH_FN void combine_elements(Local<T, N>& x) {
-    for (i32 i = 0; i < x.n; i++) x.v[i] = combine_lanes(Op(), x.v[i]);
+template <class Op, class T, i32 N> MORPH_FN void combine_elements(Inside<T, N>& x) {
+    MORPH_UNROLL for (i32 i = 0; i < x.n; i++) x.v[i] = combine_lanes(Op(), x.v[i]);
 }
 
 // Sets it.queue, a member of the items of queues only: the overload with i32 is preferred where it exists.

@@ -87,14 +87,14 @@ struct Request {
 };
 // Reserves in several stores, or fails the item; reservations made so far are given back at the item's end.
 MORPH_HOT bool reserve(ItemBase& it, const Request& a) {
-    if (a.count <= 0) return true;
-    if (cache_of(a.reservation) && a.n()) {
-        if (cache_of(a.reservation)->gives(a.meta, a.n(), a.reservation)) return true;
-        if (cache_of(a.reservation)->all) {  // the cache holds all capacity
-            it.failed = a.store + 1;
-            return false;
-        }
+    SlotCache* cache = cache_of(a.reservation);
+    if (cache && cache->all) {  // it holds all capacity: one test
+        if (cache->covers(a.count, a.reservation)) return true;
+        it.failed = a.store + 1;
+        return false;
     }
+    if (a.count <= 0) return true;
+    if (cache && a.n() && cache->gives(a.meta, a.n(), a.reservation)) return true;
     return a.end(a.begin(), it);
 }
 MORPH_HOT bool reserve(ItemBase& it, const Request& a, const Request& b) {

@@ -54,7 +54,7 @@ def max_flow_command(
 ) -> None:
     """Find a maximum flow and a minimum cut between two vertices of GRAPH.
 
-    Weights are capacities, integers of 0 or more; without weights, all capacities are 1.  The flow
+    Weights are capacities, 0 or more; without weights, all capacities are 1.  The flow
     of an undirected edge is negative if it leads from its second to its first vertex.  Flows are in
     the order of the file; the cut is true for the vertices on the side of the source.
     GRAPH is a file, see `morph bfs --help`.
@@ -95,7 +95,7 @@ def check_flow(edges: EdgeArrays, flow: Any, source: Any, sink: Any, **claims: A
     """
     graph = graph_from(edges, "cpu")
     flow = np.asarray(flow)
-    if flow.shape == edges.src.shape and flow.dtype.kind in "iu":  # else it is refused
+    if flow.shape == edges.src.shape and flow.dtype.kind in "iuf":  # else it is refused
         at, signs = _arcs(graph, edges)
         flow = np.maximum(flow[at] * signs, 0) if edges.undirected else flow[at]
     validate.max_flow(graph, flow, source, sink, **claims)

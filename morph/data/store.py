@@ -160,8 +160,9 @@ class Store:
         first, last = self.span()
         self._allocate(records)
         self._bind_columns(records, columns.values())
-        if last > first:
-            self.device.write_all((c.array[first:last], c.fill) for c in columns.values())
+        if last > first:  # new memory is zero
+            filled = [c for c in columns.values() if np.asarray(c.fill).tobytes().strip(b"\0")]
+            self.device.write_all((c.array[first:last], c.fill) for c in filled)
         self._records.extend(records)
         self._hidden.pop("owner", None)  # a packed record may have space for it
         self.columns.update(columns)

@@ -185,8 +185,9 @@ class Making:
             )
             require_memory(where, n, b.size, dtype, arranged=True, kept=kept)
             at = contiguous(work, offsets, at, np.int64, keep)
-            src = sources_from(work, at, b.size)
+            src = None  # most algorithms do not use it: made from the offsets, when it is used
             if symmetric:
+                src = sources_from(work, at, b.size)
                 require_symmetric(work, src, b, n)
         made = _with_ends(work, at, src, (dst, b), (weight, w), keep)
         return cls._of_rows(where, made.on(where), not symmetric)
@@ -396,7 +397,7 @@ def _kept(where: Device, keep: bool, *columns: tuple[Any, Array | None]) -> int:
 def _with_ends(
     where: Device,
     offsets: Array,
-    src: Array,
+    src: Array | None,
     dst: tuple[Any, Array],
     weight: tuple[Any, Array | None],
     keep: bool,

@@ -562,9 +562,8 @@ class Launch:
 
 def _scalars(store: Store, device: Device) -> Table:
     """Allocate a table of scalars that a program creates; the program assigns their values."""
-    made = Table("scalars", device)
-    for c in store.columns:
-        made.add(c.name, to_dtype(c.dtype))
+    columns: dict[str, Any] = {c.name: to_dtype(c.dtype) for c in store.columns}
+    made = Table("scalars", device, **columns)
     made.extend(1)
     return made
 

@@ -41,7 +41,7 @@ def maximum_flow_value(
     if flowG.is_multigraph():
         raise nx.NetworkXError("MultiGraph and MultiDiGraph not supported (yet).")
     graph, finite = _network(flowG, capacity)
-    value: int = max_flow(graph, flowG.index[_s], flowG.index[_t]).value
+    value = int(max_flow(graph, flowG.index[_s], flowG.index[_t]).value)
     if value > finite:
         raise nx.NetworkXUnbounded("Infinite capacity path, flow unbounded above.")
     return value

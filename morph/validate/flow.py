@@ -1,4 +1,8 @@
-"""Checker of maximum flows: capacities, conservation, and a cut of the same value."""
+"""Checker of maximum flows: capacities, conservation, and a cut of the same value.
+
+Integers are compared exactly.  Of real flows, sums may differ by their rounding, and the cut by the
+unit to which `morph.max_flow` rounds capacities down.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ import numpy as np
 from morph.graph import Graph
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, refuse
 
+EPSILON = 2.0**-52
+
 
 def max_flow(
     graph: Graph, flow: Any, source: Any, sink: Any, *,
-    value: int | None = None, cut: Any = None, capacity: str = "weight",
+    value: float | None = None, cut: Any = None, capacity: str = "weight",
 ) -> None:  # fmt: skip
     """Check a maximum flow, as of `morph.max_flow`.
 
@@ -21,9 +27,10 @@ def max_flow(
     Parameters
     ----------
     graph : Graph
-    flow : array of int, shape (m,)
+    flow : array of int, or of float if capacities are real, shape (m,)
+        Sums of real flows are compared with a tolerance of their rounding.
     source, sink : int or label
-    value : int, optional
+    value : int or float, optional
     cut : array of bool, shape (n,), optional
         The source side of a minimum cut.  Without it, the set of vertices that are reachable from
         the source in the residual network is used, and must not contain the sink.
@@ -36,9 +43,14 @@ def max_flow(
     """
     arcs = Arcs(graph)
     (s,), (t,) = arcs.sources([source]).tolist(), arcs.sources([sink]).tolist()
-    held, most = _flows(graph, arcs, flow), _capacities(graph, arcs, capacity)
-    refuse(held < 0, lambda k: f"the flow of {arcs.edge(k)} is {held[k]}")
-    refuse(held > most, lambda k: f"the flow of {arcs.edge(k)} is {held[k]} of {most[k]}")
+    most = _capacities(graph, arcs, capacity)
+    real = most.dtype.kind == "f"
+    held = _flows(graph, arcs, flow, "f" if real else "iu")
+    refuse(~(held >= 0), lambda k: f"the flow of {arcs.edge(k)} is {held[k]}")
+    refuse(~(held <= most), lambda k: f"the flow of {arcs.edge(k)} is {held[k]} of {most[k]}")
+    if real:
+        _check_real(arcs, held, most, (s, t), value, cut)
+        return
     gained = [_sum(held[arcs.dst == v]) - _sum(held[arcs.src == v]) for v in (s, t)]
     kept = _balance(arcs, held)
     kept[[s, t]] = False
@@ -48,20 +60,65 @@ def max_flow(
         raise WrongAnswer(f"{-gained[0]} flows out of {u}, and {gained[1]} into {v}")
     if value is not None and value != gained[1]:
         raise WrongAnswer(f"the value of the flow is {gained[1]}, not {value}")
-    side = _reached(arcs, held, most, s) if cut is None else arcs.values(cut, "the cut", "b")
-    refuse(side & ~arcs.alive, lambda v: f"the cut has {arcs.vertex(v)}, which is deleted")
-    if side[t] or not side[s]:
-        augmenting = f"a path of residual edges leads from {u} to {v}: more can flow"
-        raise WrongAnswer(augmenting if cut is None else f"the cut does not divide {u} from {v}")
-    across = _sum(most[side[arcs.src] & ~side[arcs.dst]])
+    across = _sum(most[_cut(arcs, (s, t), cut, held < most, held > 0)])
     if across != gained[1]:
         raise WrongAnswer(f"the cut has capacity {across}, but {gained[1]} flows")
 
 
-def _flows(graph: Graph, arcs: Arcs, flow: Any) -> Any:
+def _check_real(
+    arcs: Arcs, held: Any, most: Any, ends: tuple[int, int], value: Any, cut: Any
+) -> None:
+    """Check flows of float64: conservation, the value, and a cut of almost the same capacity."""
+    s, t = ends
+    u, v = arcs.name(s), arcs.name(t)
+    into = np.bincount(arcs.dst, held, arcs.n)
+    out = np.bincount(arcs.src, held, arcs.n)
+    degree = np.bincount(arcs.src, None, arcs.n) + np.bincount(arcs.dst, None, arcs.n)
+    error = (into + out) * (degree + 2) * EPSILON  # each flow and each addition is rounded
+    kept = np.abs(into - out) > error
+    kept[[s, t]] = False
+    refuse(kept, lambda v: f"the flow into {arcs.vertex(v)} differs from the flow out of it")
+    found, error_of_value = into[t] - out[t], error[s] + error[t]
+    if abs(out[s] - into[s] - found) > error_of_value or found < -error_of_value:
+        raise WrongAnswer(f"{out[s] - into[s]} flows out of {u}, and {found} into {v}")
+    if value is not None and not abs(value - found) <= error_of_value:
+        raise WrongAnswer(f"the value of the flow is {found}, not {value}")
+    unit = _unit(arcs, most, s, t)
+    crosses = _cut(arcs, ends, cut, most - held > unit, held > 0)
+    across = float(most[crosses].sum())
+    allowed = error_of_value + int(crosses.sum()) * (unit + found * EPSILON)
+    if not abs(across - found) <= allowed:
+        raise WrongAnswer(f"the cut has capacity {across}, but {found} flows")
+
+
+def _unit(arcs: Arcs, most: Any, s: int, t: int) -> float:
+    """Return the largest unit to which `morph.max_flow` may round capacities down."""
+    proper = arcs.src != arcs.dst
+    out, into = most[(arcs.src == s) & proper], most[(arcs.dst == t) & proper]
+    limit = min(out.sum(), into.sum())
+    if limit == np.inf:
+        limit = most[most < np.inf].sum()
+    return float(np.minimum(out, limit).sum()) * 2.0**-60
+
+
+def _cut(arcs: Arcs, ends: tuple[int, int], cut: Any, forwards: Any, backwards: Any) -> Any:
+    """Return which edges cross a cut, or that of residual edges, which must divide the ends."""
+    s, t = ends
+    side = arcs.values(cut, "the cut", "b") if cut is not None else None
+    if side is None:
+        side = _reached(arcs, forwards, backwards, s)
+    refuse(side & ~arcs.alive, lambda v: f"the cut has {arcs.vertex(v)}, which is deleted")
+    if side[t] or not side[s]:
+        u, v = arcs.name(s), arcs.name(t)
+        augmenting = f"a path of residual edges leads from {u} to {v}: more can flow"
+        raise WrongAnswer(augmenting if cut is None else f"the cut does not divide {u} from {v}")
+    return side[arcs.src] & ~side[arcs.dst]
+
+
+def _flows(graph: Graph, arcs: Arcs, flow: Any, kinds: str) -> Any:
     """Return the flows of the live edges; deleted edges must have flow 0."""
     flow = np.asarray(graph.device.to_host(flow))
-    if flow.shape != (len(graph.edges),) or flow.dtype.kind not in "iu":
+    if flow.shape != (len(graph.edges),) or flow.dtype.kind not in kinds:
         raise WrongAnswer(
             f"the flow has shape {flow.shape} and type {flow.dtype}, for {len(graph.edges)} edges"
         )
@@ -75,8 +132,10 @@ def _flows(graph: Graph, arcs: Arcs, flow: Any) -> Any:
 
 def _capacities(graph: Graph, arcs: Arcs, name: str) -> Any:
     if name == "weight":
-        return arcs.weight
-    return np.asarray(graph.device.to_host(graph.edges.columns[name].array))[arcs.id]
+        found = arcs.weight
+    else:
+        found = np.asarray(graph.device.to_host(graph.edges.columns[name].array))[arcs.id]
+    return found.astype(np.float64) if found.dtype.kind == "f" else found
 
 
 def _halves(values: Any) -> tuple[Ints, Ints]:
@@ -101,9 +160,8 @@ def _balance(arcs: Arcs, held: Any) -> Any:
     return (upper + (lower >> 32) != 0) | (lower & (2**32 - 1) != 0)
 
 
-def _reached(arcs: Arcs, held: Any, most: Any, source: int) -> Any:
-    """Return the vertices that are reachable over edges with residual capacity."""
-    forwards, backwards = held < most, held > 0
+def _reached(arcs: Arcs, forwards: Any, backwards: Any, source: int) -> Any:
+    """Return the vertices that are reachable over these edges and those in reverse."""
     tail = np.concatenate([arcs.src[forwards], arcs.dst[backwards]])
     head = np.concatenate([arcs.dst[forwards], arcs.src[backwards]])
     side = np.zeros(arcs.n, bool)

@@ -20,6 +20,7 @@ from morph.algorithms.graph import bfs as bfs_module
 from morph.algorithms.graph import costs
 from morph.algorithms.graph import sssp as paths
 from morph.algorithms.graph.costs import measured
+from morph.data.collection import Flag
 from morph.prelude import i32, u8, u32
 
 FAR = np.iinfo(np.int64).max
@@ -48,6 +49,31 @@ def test_bfs(target, edges, sources, cutoff, directed):
         if cutoff is None:
             assert found.levels == max(want.values()) + 1
         assert found.distance.dtype == found.predecessor.dtype == np.int32
+
+
+@pytest.mark.parametrize(("before", "noted"), [(bfs_module.INFINITY, False), (7, True)])
+def test_a_distance_that_is_lowered_again_is_noted(target, before, noted):
+    """Then the vertex may keep the parent of its first distance."""
+    g = morph.Graph.from_edges([0], [1], device=target)
+    g.points.add("dist", u32, fill=before)
+    g.points.add("predecessor", i32, fill=-1)
+    g.points[0].dist = 0
+    now, then, far = (morph.Collection(g.points, capacity=2) for _ in range(3))
+    now.add(g.points[0])
+    conflict = Flag(g)
+    morph.foreach(now, bfs_module.relax, u32(9), then, far, conflict, 1)
+    assert bool(conflict) == noted and g.points[1].dist == 1 and then.items.tolist() == [1]
+
+
+def test_parents_of_deep_graphs(target):
+    """Also where distances are lowered twice, as in other orders than the queue's."""
+    n = 3 * 150
+    grid = morph.generate.grid(3, n // 3, device="cpu")
+    ids = np.random.default_rng(0).permutation(n)
+    src, dst, *_ = grid.edge_list()
+    g = morph.Graph.from_edges(ids[src], ids[dst], n=n, device=target)
+    for found in everywhere(target, lambda: morph.bfs(g)):
+        validate.bfs(g, found.distance, found.predecessor)
 
 
 @tries(10)
@@ -284,7 +310,7 @@ def test_fused_equals_eager(target, edges):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
             g.points[0].dist = 0
             lists[0].add(0)
-            levels = run(bfs_module.level_map(g), *lists, morph.Flag(g), u32(99))
+            levels = run(bfs_module.level_map(g), *lists, morph.Flag(g), u32(99), 1)
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]
 

@@ -158,3 +158,16 @@ def test_cycles_of_weights_whose_sums_nearly_overflow(part):
     graph = morph.Graph.from_edges(src, dst, weight=np.full(len(src), heavy), n=n)
     with pytest.raises(morph.NegativeCycle):
         morph.bellman_ford(graph, 0)
+
+
+def test_worklists_that_grow_and_shrink():
+    """A GPU's block or a CPU's thread relaxes small worklists, all of them large ones."""
+    width, length = 3000, 70
+    middle, path = np.arange(1, width + 1), np.arange(width + 1, width + length)
+    src = np.concatenate([np.zeros(width, int), middle, path])
+    dst = np.concatenate([middle, np.full(width, width + 1), path + 1])
+    weight = np.concatenate([middle % 7, -middle, np.full(length - 1, -2)])
+    g = morph.Graph.from_edges(src, dst, weight=weight, device="cpu")
+    found = morph.bellman_ford(g, 0, predecessors=True)
+    validate.bellman_ford(g, found.distance, found.predecessor, source=0)
+    assert found.distance[-1] == (middle % 7 - middle).min() - 2 * (length - 1)

@@ -23,8 +23,12 @@ sources = st.lists(st.integers(0, 23), max_size=4)
 
 def sharing(batch):
     """Searches that are shared by so many sources; 1: by none."""
-    patches = [mock.patch.object(m, "batch_size", lambda g: batch) for m in MODULES]
-    return patches[0], patches[1], mock.patch.object(MODULES[0], "SMALL", 0 if batch > 1 else 4)
+    bfs, sssp = MODULES
+    by = {"batch_size": lambda g: batch}
+    return (
+        mock.patch.multiple(bfs, SMALL=0 if batch > 1 else 4, **by),
+        mock.patch.multiple(sssp, HOST_BATCH=0, **by),
+    )
 
 
 @tries(7)
@@ -39,8 +43,8 @@ def test_rows(target, edges, ids, batch, data):
     far = np.inf if dtype[0] == "f" else FAR
     want = [nx.single_source_dijkstra_path_length(graph, i, cutoff) for i in ids]
     levels = [nx.single_source_shortest_path_length(graph, i, cutoff) for i in ids]
-    a, b, c = sharing(batch)
-    with a, b, c:
+    a, b = sharing(batch)
+    with a, b:
         for found in everywhere(
             target, lambda: morph.sssp(g, ids, rows=True, cutoff=cutoff, predecessors=True)
         ):
@@ -108,3 +112,14 @@ def test_no_parent_at_the_end_of_an_infinite_edge(target, cutoff):
     g = morph.Graph.from_edges([0, 1, 0], [1, 2, 3], weight=[1, np.inf, 2], n=5, device=target)
     found = morph.sssp(g, [0, 1], rows=True, predecessors=True, cutoff=cutoff)
     assert host(found.predecessor).tolist() == [[-1, 0, -1, 0 if cutoff > 1 else -1, -1], [-1] * 5]
+
+
+def test_a_cpu_shares_searches_of_small_graphs_only():
+    for n, calls in ((100, 1), (5000, 0)):  # pairs of more points leave the caches
+        ends = np.arange(n - 1), np.arange(1, n)
+        g = morph.Graph.from_edges(*ends, weight=np.full(n - 1, 2), device="cpu")
+        shared = mock.Mock(wraps=MODULES[1].search_pairs)
+        with mock.patch.object(MODULES[1], "search_pairs", shared):
+            found = morph.sssp(g, [0, 1], rows=True)
+        assert found.distance[:, -1].tolist() == [2 * n - 2, 2 * n - 4]
+        assert shared.call_count == calls

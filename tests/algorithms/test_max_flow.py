@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import networkx as nx
 import numpy as np
@@ -36,14 +37,14 @@ def value_of(g, s, t):
     return csgraph.maximum_flow(m, s, t).flow_value
 
 
-def check(g, s, t, target, value=None):
+def check(g, s, t, target, value=None, kind=int):
     """The same valid flow from all runs."""
     found = everywhere(target, lambda: morph.max_flow(g, s, t))
     value = value_of(g, s, t) if value is None else value
     for x in found:
         flow, cut = host(x.flow), host(x.cut)
-        assert type(x.value) is int and x.value == value
-        assert flow.dtype == np.int64 and cut.dtype == bool
+        assert type(x.value) is kind and x.value == value
+        assert flow.dtype == (np.int64 if kind is int else np.float64) and cut.dtype == bool
         assert np.array_equal(flow, host(found[0].flow))
         assert np.array_equal(cut, host(found[0].cut))
     validate.max_flow(g, flow, s, t, value=value, cut=cut)
@@ -82,6 +83,7 @@ def test_flows_of_changed_graphs(target, edges, more, data):
     n, src, dst, w = more
     size = max(edges[0], n, 2)
     g = graph_of((size, *edges[1:]), target)
+    morph.max_flow(g, 0, size - 1)  # its network is not that of the changed graph
     m = len(g.edges)
     deletes = data.draw(st.lists(st.integers(0, m - 1), unique=True)) if m else []
     g.apply(inserts=(src, dst, w.astype(np.int32)), deletes=np.array(deletes, np.int64))
@@ -108,6 +110,16 @@ def test_larger_graphs_with_many_threads(device):
         n = len(g.points)
         for s, t in ((0, n - 1), (n // 2, 1)):
             check(g, s, t, device)
+
+
+def test_many_active_vertices_and_few():
+    """A thread or block pushes few active vertices, all threads many."""
+    width = 3000
+    middle, path = np.arange(2, width + 2), width + 2 + np.arange(20)
+    src = np.concatenate([np.zeros(width, int), middle, [path[0]] * 3, path[:-1], path[-1:]])
+    dst = np.concatenate([middle, np.full(width, path[0]), middle[:3], path[1:], [1]])
+    capacity = np.concatenate([middle % 5, middle % 3, [9] * 3, np.full(len(path), 2500)])
+    check(morph.Graph.from_edges(src, dst, weight=capacity, device="cpu"), 0, 1, "cpu")
 
 
 @tries(8)
@@ -170,10 +182,78 @@ def test_huge_capacities(target):
     check(g, 0, 3, target, 2**60 + 9)
 
 
+@tries(10)
+@given(edge_lists(most=8), st.data())
+def test_real_capacities(target, edges, data):
+    """Floats of any exponents, against NetworkX with fractions; a second call on the same graph."""
+    n = max(edges[0], 2)
+    s, t = data.draw(ends_of(n))
+    g = graph_of((n, *edges[1:]), target, np.float64)
+    m = len(g.edges)
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    capacity = random.integers(0, 9, m) / data.draw(st.sampled_from([1, 8, 10, 1e-200]))
+    capacity *= 10.0 ** random.integers(0, data.draw(st.sampled_from([1, 9, 30])), m)
+    for values in (capacity, capacity[::-1].copy()):
+        g.edges.weight[:] = values
+        graph = nx.DiGraph()
+        graph.add_nodes_from([s, t])
+        for u, v, c in zip(*live(g), strict=True):
+            u, v = int(u), int(v)
+            before = graph.edges[u, v]["capacity"] if graph.has_edge(u, v) else 0
+            graph.add_edge(u, v, capacity=before + Fraction(float(c)))
+        value = nx.maximum_flow_value(graph, s, t) if n > 1 else 0
+        found = morph.max_flow(g, s, t)
+        check(g, s, t, target, found.value, float)
+        largest = Fraction(float(values.sum())) * max(m, 1)
+        assert 0 <= value - Fraction(found.value) + Fraction(float(value)) / 2**53
+        assert value - Fraction(found.value) <= m * largest / 2**60 + value / 2**53
+        if (values * 8 % 1 == 0).all() and values.sum() < 2**40:
+            assert found.value == value
+
+
+def test_real_capacities_are_exact_or_refused(target):
+    ends = [0, 0, 1, 2, 1], [1, 2, 3, 3, 2]
+    for dtype in (np.float16, np.float32, np.float64):
+        weight = np.array([np.inf, 2.5, 0.75, np.inf, 2.0**-10], dtype)
+        g = morph.Graph.from_edges(*ends, weight=weight, device=target)
+        check(g, 0, 3, target, 3.25 + 2.0**-10, float)
+    g = morph.Graph.from_edges(*ends, weight=np.array([3, 2, 2, 4, 5e-324]), device=target)
+    check(g, 0, 3, target, 4.0, float)
+    tiny = np.array([3, 2, 2, 4, 1]) * 5e-324
+    g = morph.Graph.from_edges(*ends, weight=tiny, device=target)
+    check(g, 0, 3, target, 5 * 5e-324, float)
+    g.edges.weight[:] = np.inf
+    with pytest.raises(OverflowError, match="a path of infinite capacities leads from 0 to 3"):
+        morph.max_flow(g, 0, 3)
+    g.edges.weight[4] = np.nan
+    with pytest.raises(ValueError, match="a capacity is 0 or more, but .* has nan"):
+        morph.max_flow(g, 0, 3)
+    g.edges.weight[:] = 1e308
+    with pytest.raises(OverflowError, match="the sum of the capacities overflows float64"):
+        morph.max_flow(g, 0, 3)
+
+
+def test_wrong_real_flows_are_refused():
+    g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[0.3, 0.2, 0.1, 0.7], n=4)
+    right = np.array([0.1, 0.2, 0.1, 0.2])
+
+    def refused(match, flow, **kwargs):
+        with pytest.raises(validate.WrongAnswer, match=match):
+            validate.max_flow(g, np.array(flow), 0, 3, **kwargs)
+
+    validate.max_flow(g, right, 0, 3, value=0.1 + 0.2)
+    refused("edge 0, from 0 to 1 is nan", right * [np.nan, 1, 1, 1])
+    refused("edge 2, from 1 to 3 is 0.1", right + [0, 0, 2e-17, 0])
+    refused("into vertex 1 differs", right + [1e-15, 0, 0, 0])
+    refused("the value of the flow is 0.3.*, not 0.3", right, value=0.3 + 1e-14)
+    refused("a path of residual edges", [0.1 - 1e-12, 0.2, 0.1 - 1e-12, 0.2])
+    refused("has capacity 0.5, but 0.3", right, cut=np.array([1, 0, 0, 0], bool))
+    refused("type int64", [0, 0, 0, 0])
+
+
 def test_what_it_takes():
     g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1.5, 2], n=4)
-    with pytest.raises(TypeError, match="integers, but column 'weight' is of float64"):
-        morph.max_flow(g, 0, 2)
+    assert morph.max_flow(g, 0, 2).value == 1.5
     g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1, -2], n=4)
     with pytest.raises(ValueError, match="from 1 to 2 has -2"):
         morph.max_flow(g, 0, 2)
@@ -256,8 +336,9 @@ def test_the_command(tmp_path):
     report = json.loads(CliRunner().invoke(main, [*given, "--json"]).output)
     assert (report["value"], report["source"], report["sink"]) == (2, 0, 3)
     path.write_text("0 1 1.5\n1 3 2\n")
-    done = CliRunner().invoke(main, given)
-    assert done.exit_code == 2 and "capacities are integers" in done.output
+    report = json.loads(CliRunner().invoke(main, [*given, "-o", str(out), "--json"]).output)
+    assert report["value"] == 1.5 and type(report["value"]) is float
+    assert "the answer is right" in CliRunner().invoke(main, ["check", str(path), str(out)]).output
     for wrong, match in (("0", "source and sink are one vertex"), ("4", "sink 4 is not a vertex")):
         done = CliRunner().invoke(main, [*given[:-1], wrong])
         assert done.exit_code == 2 and match in done.output

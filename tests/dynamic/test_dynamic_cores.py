@@ -44,12 +44,23 @@ def edges_of(g):
     return list(zip(src[keep].tolist(), dst[keep].tolist(), strict=True))
 
 
+def supports(edges, core):
+    """How many neighbours of its value or more a vertex has."""
+    found = [0] * len(core)
+    for u, v in edges:
+        found[u] += u != v and core[v] >= core[u]
+        found[v] += u != v and core[u] >= core[v]
+    return found
+
+
 def compare(dynamic):
     g = dynamic.graph
     edges, alive = edges_of(g), host(g.points.alive)
     want = peeled(edges, alive)
     assert host(dynamic.core).tolist() == want.tolist()
     assert dynamic.largest == max(want.max(initial=0), 0)
+    held = host(dynamic._table.support)[: len(alive)]
+    assert held[alive].tolist() == np.array(supports(edges, want), int)[alive].tolist()
     if not g.directed and len(set(edges)) == len(edges):
         held = nx.Graph([(u, v) for u, v in edges if u != v])
         assert all(want[v] == k for v, k in nx.core_number(held).items())

@@ -316,11 +316,18 @@ CHANGES = {
 }
 
 
+def compressed():
+    grid = morph.generate.grid(5, 7, weight=(1, 9))
+    offsets, _ = grid.adjacency()
+    return Graph.from_csr(offsets, grid.edges.dst[:], grid.edges.weight[:], copy=False)
+
+
+@pytest.mark.parametrize("make", [lambda: morph.generate.grid(5, 7, weight=(1, 9)), compressed])
 @pytest.mark.parametrize("name", CHANGES)
-def test_changes_of_a_graph_whose_sources_are_not_computed(name):
+def test_changes_of_a_graph_whose_sources_are_not_computed(name, make):
     found = []
     for compute in (True, False):
-        g = morph.generate.grid(5, 7, weight=(1, 9))
+        g = make()
         assert not sources(g).is_computed
         if compute:
             assert g.edges.src.array is not None and sources(g).is_computed

@@ -191,7 +191,7 @@ def test_parts_say_that_they_cannot():
     parts = morph.partition(morph.Graph.from_edges([0], [1], device="cpu"), ["cpu", "cpu"])
     for x in (parts, parts.points, morph.Collection(parts.points)):
         for make in KINDS.values():
-            with pytest.raises(TypeError, match="in parts cannot be copied or pickled"):
+            with pytest.raises(TypeError, match="partitioned graph cannot be copied or pickled"):
                 make(x)
 
 

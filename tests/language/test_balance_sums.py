@@ -422,6 +422,11 @@ def test_sums_for_all(target):
 @morph.kernel
 def tally_floats(p, cell):
     atomic_add(cell[0].many, p.x)
+    atomic_add(cell[0].third, p.x)
+    atomic_add(cell[0].fourth, -p.x)
+    atomic_add(cell[0].fifth, 1.0)
+    atomic_add(cell[0].sixth, 2 * p.x)
+    atomic_add(cell[0].seventh, 0.25)
     for t in p.outnbrs:
         atomic_add(cell[0].ends, f32(t.x))
     if atomic_add(cell[0].asked, 0.5) >= 0.5:  # the value before is used: no partial sums
@@ -447,17 +452,20 @@ def test_float_sums_for_all(target):
         g = morph.Graph.from_edges(src, dst, n=n, device=target)
         g.points.add("x", f64), g.points.add("saw", np.bool_)
         g.points.x[:] = x
-        cell = morph.Table("cell", g.device, many=f64, ends=f32, asked=f64, grown=f64)
+        more = dict.fromkeys(("third", "fourth", "fifth", "sixth", "seventh"), f64)
+        cell = morph.Table("cell", g.device, many=f64, ends=f32, asked=f64, grown=f64, **more)
         cell.extend(1)
         float_tallies(g, cell, rounds)
         assert cell[0].many == rounds * x.sum() and cell[0].grown == x.sum()
         assert cell[0].ends == rounds * x[dst].sum() and cell[0].asked == rounds * n / 2
+        assert cell[0].third == -cell[0].fourth == cell[0].sixth / 2 == rounds * x.sum()
+        assert cell[0].fifth == 4 * cell[0].seventh == rounds * n
         assert host(g.points.saw).sum() == (n if rounds > 1 else n - 1)
 
     run(rng.integers(-100, 100, n) / 4, 3)  # exact in any order
     run(np.where(np.arange(n) == dst[7], np.inf, rng.random(n)), 1)
     if target == "cpu" and not is_checked():
-        assert "FLOAT_TOTALS = 2 }" in float_tallies.source()
+        assert "FLOAT_TOTALS = 6 }" in float_tallies.source()
 
 
 @morph.kernel

@@ -241,7 +241,8 @@ def test_the_curve_visits_neighbours(target):
 
 @given(n=st.integers(1, 300))
 def test_rounds(n):
-    order, ends = insertion_rounds(morph.device("cpu"), n)
+    order = morph.Table("order", "cpu", point=np.int32, parent=np.int32)
+    ends = insertion_rounds(order, n)
     levels, parent = np.split(order.point.array, ends[:-1]), order.parent.array
     assert np.array_equal(np.sort(np.concatenate(levels)), np.arange(n))
     done = levels[0]

@@ -693,7 +693,7 @@ def test_names_of_internal_methods_are_free_for_columns():
 def test_what_graphs_in_parts_lack_is_named():
     parts = morph.partition(small(), ["cpu"] * 2)
     parts.points.add("x", i32)
-    with pytest.raises(AttributeError, match=r"in parts has no 'degree': use parts.to\(device\)"):
+    with pytest.raises(AttributeError, match=r"graph has no 'degree': use parts.to\(device\)"):
         parts.degree()
     with pytest.raises(AttributeError, match="graph has no table 'cells'"):
         parts.cells  # noqa: B018
@@ -701,7 +701,7 @@ def test_what_graphs_in_parts_lack_is_named():
         parts.points[3].out_degree  # noqa: B018
     with pytest.raises(AttributeError, match="collection has no column 'take'; it has item"):
         morph.Collection(parts.points).take()
-    with pytest.raises(TypeError, match="in parts goes to one device; then divide it again"):
+    with pytest.raises(TypeError, match="graph goes to one device; then divide"):
         parts.to(["cpu", "cpu"])
     with pytest.raises(TypeError, match=r"several: morph.partition\(g, devices\)"):
         morph.Graph(["cpu", "cpu"])

@@ -24,6 +24,7 @@ STUBS = """
 #include <thread>
 #include <vector>
 #define MORPH_FN inline
+#define MORPH_OUTLINED inline
 #define __shared__ static thread_local
 typedef int i32;
 typedef unsigned u32;

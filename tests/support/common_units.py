@@ -119,6 +119,12 @@ CALLS: dict[str, Callable[[Any], object]] = {
     },
     "DynamicBFS": lambda on: [_change(morph.DynamicBFS, None, both, on) for both in (True, False)],
     "DynamicComponents": lambda on: _change(morph.DynamicComponents, None, True, on),
+    **{
+        kind: lambda on, kind=kind: [
+            _change(getattr(morph, kind), None, both, on) for both in (True, False)
+        ]
+        for kind in ("DynamicCores", "DynamicPageRank")
+    },
 }
 records_of: list[tuple[int, Description]] = []
 

@@ -218,7 +218,7 @@ def follow_changes() -> None:
         ranks.apply(([0], [2]))
         ranks.share = 0.0
         ranks.apply(([1], [0]))
-        dynamic_pagerank.shift_all(ranks._ranks, 0.0)
+        morph.foreach(one.points, dynamic_pagerank.shift, ranks._ranks, 0.0)
     with mock.patch.object(gapped, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move

@@ -26,7 +26,7 @@ from morph.prelude import atomic_max, bit_positions, i32, i64, popcount, static,
 def add_greedily(node, q, adjacency, v, words):
     """Add a vertex to ``reached``, and its neighbours to ``frontier``."""
     node.reached[v >> 6] = node.reached[v >> 6] | bit(v)
-    row = row_of(q, v, words)
+    row = row_of(q.first_word, v, words)
     for j in range(words):
         bits = adjacency[row + j] & node.subgraph[j]
         node.frontier[j] = (node.frontier[j] | bits) & ~node.reached[j]
@@ -39,7 +39,7 @@ def greedy_choice(node, q, rows, adjacency, words):
     for j in range(words):
         for i in bit_positions(node.frontier[j]):
             v = 64 * i64(j) + i
-            inside = count_common(adjacency, row_of(q, v, words), node.reached, words)
+            inside = count_common(adjacency, row_of(q.first_word, v, words), node.reached, words)
             score = (i64(inside) << VERTEX_BITS) + i64(rows[q.first_row + v].among)
             best = max(best, (score << VERTEX_BITS) + (LAST_VERTEX - v))
     return LAST_VERTEX - (best & LAST_VERTEX) if best >= 0 else i64(-1)
@@ -51,7 +51,7 @@ def greedy_degree(node, q, adjacency, words):
     least = q.max_size
     for j in range(words):
         for i in bit_positions(node.reached[j]):
-            row = row_of(q, 64 * i64(j) + i, words)
+            row = row_of(q.first_word, 64 * i64(j) + i, words)
             least = min(least, count_common(adjacency, row, node.reached, words))
     return least
 
@@ -83,7 +83,7 @@ def grow_greedily(node, q, rows, adjacency, words):
 def count_neighbours(r, queries, adjacency):
     """Count the neighbours of a vertex."""
     q = queries[r.query]
-    row, total = row_of(q, r.id - q.first_row, q.words), i32(0)
+    row, total = row_of(q.first_word, r.id - q.first_row, q.words), i32(0)
     for j in range(q.words):
         total += i32(popcount(adjacency[row + j]))
     r.among = total

@@ -65,9 +65,9 @@ def allocate(node, max_depth, words):
 
 
 @func
-def row_of(q, v, words):
-    """Return the first word of a vertex's neighbours in ``adjacency``."""
-    return q.first_word + i64(words) * v
+def row_of(first, v, words):
+    """Return the first word of a vertex's neighbours in ``adjacency``; ``first`` of the query's."""
+    return first + i64(words) * v
 
 
 @func

@@ -57,12 +57,12 @@ def keep_neighbours(node, adjacency, row, words):
 @func
 def check_chosen(node, q, adjacency, k, slots_left, words):
     """Apply the degree rules to the chosen vertices; return as `reduce_by_degrees`."""
-    changed, possible = False, True
+    changed, possible, first = False, True, q.first_word
     for j in range(words):
         if possible:
             failed, full, closed = u64(0), u64(0), u64(0)
             for i in bit_positions(node.chosen[j]):
-                row = row_of(q, 64 * i64(j) + i, words)
+                row = row_of(first, 64 * i64(j) + i, words)
                 inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
                 if inside + outside < k or inside + slots_left < k:
                     failed = failed | bit(i)
@@ -73,10 +73,10 @@ def check_chosen(node, q, adjacency, k, slots_left, words):
             possible = failed == u64(0)
             if possible and full | closed != u64(0):
                 for i in bit_positions(full):
-                    choose_neighbours(node, adjacency, row_of(q, 64 * i64(j) + i, words), words)
+                    choose_neighbours(node, adjacency, row_of(first, 64 * i64(j) + i, words), words)
                     changed = True
                 for i in bit_positions(closed):
-                    row = row_of(q, 64 * i64(j) + i, words)
+                    row = row_of(first, 64 * i64(j) + i, words)
                     changed = keep_neighbours(node, adjacency, row, words) or changed
     return changed, possible
 
@@ -89,14 +89,14 @@ def reduce_by_degrees(node, q, adjacency, k, words):
     if slots_left <= 0:
         for j in range(words):
             node.candidates[j] = u64(0)
-    changed = False
+    changed, first = False, q.first_word
     if possible:
         changed, possible = check_chosen(node, q, adjacency, k, slots_left, words)
     if possible:
         for j in range(words):
             few = u64(0)
             for i in bit_positions(node.candidates[j]):
-                row = row_of(q, 64 * i64(j) + i, words)
+                row = row_of(first, 64 * i64(j) + i, words)
                 inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
                 if inside + outside < k or inside + slots_left - 1 < k:
                     few = few | bit(i)
@@ -113,7 +113,7 @@ def find_reached(node, q, adjacency, distance, words):
         node.frontier[j] = u64(0)
     node.frontier[0] = u64(1)
     node.reached[0] = u64(1)
-    more = True
+    more, first = True, q.first_word
     while distance > 0 and more:
         distance -= 1
         more = False
@@ -121,7 +121,7 @@ def find_reached(node, q, adjacency, distance, words):
             node.neighbours[j] = u64(0)
         for j in range(words):
             for i in bit_positions(node.frontier[j]):
-                row = row_of(q, 64 * i64(j) + i, words)
+                row = row_of(first, 64 * i64(j) + i, words)
                 for w in range(words):
                     node.neighbours[w] = node.neighbours[w] | adjacency[row + w]
         for j in range(words):
@@ -164,12 +164,12 @@ def find_lacking(node, q, adjacency, k, words):
     Return their number; how many neighbours they lack together; and the row (see `row_of`) of the
     one with the fewest neighbours that are chosen or candidates, -1 if there is none.
     """
-    missing, fewest = i32(0), NO_KEY
+    missing, fewest, first = i32(0), NO_KEY, q.first_word
     for j in range(words):
         lacking = u64(0)
         for i in bit_positions(node.chosen[j]):
             v = 64 * i64(j) + i
-            row = row_of(q, v, words)
+            row = row_of(first, v, words)
             inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
             if inside < k:
                 missing += k - inside
@@ -178,11 +178,11 @@ def find_lacking(node, q, adjacency, k, words):
         node.lacking[j] = lacking
     count, focus = i32(0), i64(-1)
     if fewest < NO_KEY:
-        focus = row_of(q, fewest & LAST_VERTEX, words)
+        focus = row_of(first, fewest & LAST_VERTEX, words)
         for j in range(words):
             for i in bit_positions(node.lacking[j]):
                 v = 64 * i64(j) + i
-                row = row_of(q, v, words)
+                row = row_of(first, v, words)
                 node.needy[count] = v
                 node.needs[count] = k - count_common(adjacency, row, node.chosen, words)
                 count += 1
@@ -209,14 +209,14 @@ def best_candidate(node, q, adjacency, focus, words):
     """
     for gain in range(q.max_size + 1):
         node.gains[gain] = i32(0)
-    best = i64(-1)
+    best, first = i64(-1), q.first_word
     for j in range(words):
         near = ~u64(0)
         if focus >= 0:
             near = adjacency[focus + j]
         for i in bit_positions(node.candidates[j]):
             v = 64 * i64(j) + i
-            row = row_of(q, v, words)
+            row = row_of(first, v, words)
             gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
             node.gains[gained] += 1
             if near & bit(i) != u64(0):
@@ -257,13 +257,13 @@ def keep_compatible(node, q, adjacency, count, least, slots_left, words):
     some of these in common.  Return whether there were such candidates; ``count`` vertices lack
     neighbours.
     """
-    removed = False
+    removed, first, degree = False, q.first_word, q.degree
     for j in range(words):
         unfit = u64(0)
         for i in bit_positions(node.candidates[j]):
-            row = row_of(q, 64 * i64(j) + i, words)
+            row = row_of(first, 64 * i64(j) + i, words)
             gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
-            needed = q.degree - inside - slots_left + 1
+            needed = degree - inside - slots_left + 1
             compatible, n = gained >= least, 0
             while compatible and n < count:
                 both = needed + node.needs[n]
@@ -271,7 +271,7 @@ def keep_compatible(node, q, adjacency, count, least, slots_left, words):
                     v = node.needy[n]
                     if adjacency[row + (v >> 6)] & bit(v) != u64(0):
                         both -= 1
-                    other = row_of(q, v, words)
+                    other = row_of(first, v, words)
                     compatible = not lacks_common(node, adjacency, row, other, both, words)
                 n += 1
             if not compatible:
@@ -288,16 +288,14 @@ def size_bound(node, q, adjacency, words):
     Candidates that are no neighbours of a chosen vertex are counted for the first that may not lack
     them all (Jiang, Zhu, Wang, Lu, Hao, IJCAI 2021).
     """
-    size = size_of(node.chosen, words)
-    bound = size
+    size, first = size_of(node.chosen, words), q.first_word
+    bound, slack = size, q.max_size - q.degree - size
     for j in range(words):
         node.frontier[j] = node.candidates[j]
     for j in range(words):
         for i in bit_positions(node.chosen[j]):
-            row = row_of(q, 64 * i64(j) + i, words)
-            may_lack = (
-                q.max_size - q.degree - size + count_common(adjacency, row, node.chosen, words)
-            )
+            row = row_of(first, 64 * i64(j) + i, words)
+            may_lack = slack + count_common(adjacency, row, node.chosen, words)
             outside = size_of(node.frontier, words) - count_common(
                 adjacency, row, node.frontier, words
             )

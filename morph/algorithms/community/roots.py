@@ -68,7 +68,7 @@ def set_bit(r, queries):
 def count_row(r, queries, adjacency):
     """Count the neighbours of a vertex in the sets, and those that a chosen vertex lacks."""
     q = queries[r.query]
-    row = row_of(q, r.id - q.first_row, q.words)
+    row = row_of(q.first_word, r.id - q.first_row, q.words)
     inside, outside = i32(0), i32(0)
     for j in range(q.words):
         bits = adjacency[row + j]
@@ -85,7 +85,7 @@ def count_gain(r, queries, rows, adjacency):
     """Count the chosen vertices that lack neighbours and are adjacent to a candidate."""
     q = queries[r.query]
     if r.state == CANDIDATE:
-        row, gain = row_of(q, r.id - q.first_row, q.words), i32(0)
+        row, gain = row_of(q.first_word, r.id - q.first_row, q.words), i32(0)
         for j in range(q.words):
             bits = q.chosen[j] & adjacency[row + j]
             while bits != u64(0):
@@ -113,7 +113,7 @@ def fits(q, rows, adjacency, row, inside):
             lacking = q.degree - rows[q.first_row + v].inside
             both = needed + lacking
             if lacking > 0 and both > 0:
-                other = row_of(q, v, q.words)
+                other = row_of(q.first_word, v, q.words)
                 if adjacency[row + (v >> 6)] & bit(v) != u64(0):
                     both -= 1
                 for i in range(q.words):
@@ -139,7 +139,7 @@ def apply_rules(r, queries, rows, adjacency, changed):
     """Apply the rules to a vertex; ``open`` of a query without a subgraph becomes 0."""
     q = queries[r.query]
     v = r.id - q.first_row
-    row, k, slots = row_of(q, v, q.words), q.degree, q.slots
+    row, k, slots = row_of(q.first_word, v, q.words), q.degree, q.slots
     if q.chosen[v >> 6] & bit(v) != u64(0):
         if r.among < k or r.inside + slots < k or slots < 0:
             q.open = i32(0)  # race: all write the same

@@ -77,14 +77,15 @@ class SearchState(NamedTuple):
 @func
 def push_excluding(node, q, adjacency, v, words):
     """Push the node without a candidate, and without those that it could replace."""
-    out = row_of(q, v, words)
+    first = q.first_word
+    out = row_of(first, v, words)
     for j in range(words):
         node.frontier[j] = node.candidates[j]
     node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
     for j in range(words):
         replaced = u64(0)
         for i in bit_positions(node.candidates[j]):
-            row = row_of(q, 64 * i64(j) + i, words)
+            row = row_of(first, 64 * i64(j) + i, words)
             only = u64(0)  # its neighbours that the other one lacks
             for w in range(words):
                 of_u = (
@@ -112,11 +113,11 @@ def record_solution(node, q, queries, adjacency, words):
     """Store the vertices of ``subgraph``, if they are the query's first solution."""
     if atomic_max(q.solved, 1) == 0:
         end_rows(queries, q.id - q.lower, q.lower)
-        least = q.max_size
+        least, first = q.max_size, q.first_word
         for j in range(words):
             q.solution[j] = node.subgraph[j]
             for i in bit_positions(node.subgraph[j]):
-                row = row_of(q, 64 * i64(j) + i, words)
+                row = row_of(first, 64 * i64(j) + i, words)
                 least = min(least, count_common(adjacency, row, node.subgraph, words))
         q.found_degree = least
 

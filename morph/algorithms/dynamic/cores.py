@@ -1,17 +1,19 @@
 """Dynamic core numbers: exact after every batch of edge insertions and deletions.
 
-Values l are *supported* if every vertex v has l(v) neighbours of value l(v) or more; core numbers
-are the greatest supported values.  A batch has two phases, on the graph with all its changes:
+Kept are core numbers l and *supports*: that of a vertex v is the number of its neighbours of value
+l(v) or more (MCD of Sariyuce et al., PVLDB 2013).  Values are *supported* if no support is below
+its value; core numbers are the greatest supported values.  A batch changes the supports of the
+ends of its edges; then it has two phases, on the graph with all its changes:
 
-- *fall*: a vertex with fewer than l(v) neighbours of value l(v) or more is lowered by 1, until
-  there is none: the values are then the greatest supported ones below the old ones (the local
-  algorithm of Montresor, De Pellegrini, Miorandi, IEEE TPDS 2013).  It begins at the ends of
-  deleted edges.
+- *fall*: a vertex with a support below its value is lowered by 1, until there is none: the values
+  are then the greatest supported ones below the old ones (the local algorithm of Montresor, De
+  Pellegrini, Miorandi, IEEE TPDS 2013).  Only lowered vertices scan their neighbours: for their
+  new support, and to take theirs from neighbours of the old value.
 - *rise*, in rounds that raise values by 1 or not at all: candidates are reached from the sources
   of the round along vertices of equal value c that have more than c neighbours of value c or more
-  (Sariyuce et al., PVLDB 2013); candidates that c + 1 would not support are then peeled off, and
-  the others rise.  Sources are the lower ends of inserted edges, then the vertices that rose in
-  the round before.
+  (Sariyuce et al.); candidates that c + 1 would not support are then peeled off, and the others
+  rise.  Sources are the lower ends of inserted edges, then the vertices that rose in the round
+  before.
 
 The values stay supported, so they are core numbers at most.  Suppose that some vertex ends below
 its core number, take such vertices of the least value c, and of those whose core number exceeds c a
@@ -20,7 +22,8 @@ happened, when an inserted edge or a fall met C, for the last time, then in the 
 neighbour: the same) all of C was reached and c + 1 supported it: so it rose, a contradiction.
 Without any of these C would have been in the (c + 1)-core before the batch.
 
-Work: the edges at the candidates and at the vertices that fall.  One launch a batch.
+Work: the edges at the candidates and at the vertices that fall.  One launch a batch; if the repair
+takes long, all values are recomputed.
 """
 
 from __future__ import annotations
@@ -32,24 +35,31 @@ from morph.algorithms.dynamic.repair import ABOVE
 from morph.algorithms.graph.arguments import as_graph
 from morph.algorithms.graph.cores import core_number
 from morph.data.collection import Collection
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.applied import Applied
+from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_cas, atomic_sub, i32
+from morph.prelude import atomic_add, atomic_cas, atomic_sub, i32, i64
 from morph.runtime.arrays import count_true
 
 DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
+POINT = 8  # edges whose scan takes as long as a point
+ROUND, ROUND_GPU = 64, 1 << 15  # edges whose scan takes as long as the steps of a round
 
 
 class Cores(NamedTuple):
     """The values to repair, and worklists, as a bundle."""
 
     graph: Any
-    values: Any  # a row for each point: ``core``, ``support``, ``queued``
+    values: Any  # a row for each point: ``core``, ``support``, ``left``, ``queued``, ``fell``
+    totals: Any  # ``edges``: those that the repair has scanned, and `POINT` more for each point
     visited: Any  # the candidates of a round
     falling: Any
     then: Any  # those that fall next
+    both: bool  # whether each edge changes the supports of both ends: else it has an arc back
+    round_edges: int  # edges whose scan takes as long as the steps of a round
 
 
 class Batch(NamedTuple):
@@ -57,7 +67,8 @@ class Batch(NamedTuple):
 
     changes: Any  # see `Applied.rows`
     rows: int  # the number of valid rows in ``changes``
-    most: int  # vertices that may be counted; above that, recomputing all values costs less
+    most: int  # edges, as counted in ``totals``, above which recomputing all values costs less
+    step: int  # of falls, in all batches before
 
 
 @func
@@ -66,9 +77,34 @@ def enqueue(v, queue):
         queue.add(v)
 
 
+@func
+def change_support(u, v, by):
+    if v.core >= u.core:
+        atomic_add(u.support, by)
+
+
 @kernel
-def change(c, values, queue):
-    """Enqueue the ends of a changed edge whose value it may support: the lower one, or both."""
+def change_supports(c, cores):
+    """Change the supports of the ends of a changed edge."""
+    u, v = cores.values[c.end[0]], cores.values[c.end[1]]
+    if u.id != v.id and (c.outcome == INSERTED or c.outcome == DELETED):
+        by = i32(1) if c.outcome == INSERTED else i32(-1)
+        change_support(u, v, by)
+        if cores.both:
+            change_support(v, u, by)
+
+
+@kernel
+def enqueue_unsupported(c, values, queue):
+    for k in range(2):
+        v = values[c.end[k]]
+        if v.support < v.core:
+            enqueue(v, queue)
+
+
+@kernel
+def enqueue_lower(c, values, queue):
+    """Enqueue the ends of an inserted edge that may rise: the lower one, or both."""
     u, v = values[c.end[0]], values[c.end[1]]
     if u.core <= v.core:
         enqueue(u, queue)
@@ -77,42 +113,46 @@ def change(c, values, queue):
 
 
 @kernel
-def count_support(v, cores):
+def count_support(p, cores):
+    level, support = cores.values[p.id].core, i32(0)
+    for t in p.nbrs:
+        if t != p and cores.values[t.id].core >= level:
+            support += 1
+    cores.values[p.id].support = support
+
+
+@kernel
+def lower(v, cores, step):
+    v.core -= 1
+    v.fell = step
+    v.queued = 0
+    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree + POINT)
+
+
+@kernel
+def remove_support(v, cores, step, following):
+    """Count the support of a vertex that fell; neighbours of its old value lose it."""
     level, support = v.core, i32(0)
     for t in cores.graph.points[v.id].nbrs:
-        if t.id != v.id and cores.values[t.id].core >= level:
+        near = cores.values[t.id]
+        if t.id != v.id and near.core >= level:
             support += 1
+        if near.core == level + 1 and near.fell != step:
+            if atomic_sub(near.support, 1) == level + 1:
+                following.add(near)
     v.support = support
-
-
-@kernel
-def lower(v, cores, queue):
-    """Lower an unsupported vertex; it and those that it supported are counted again."""
-    level = v.core
-    # race: a neighbour that falls in this step is counted again anyway
-    v.core = level - 1
-    enqueue(v, queue)
-    for t in cores.graph.points[v.id].nbrs:
-        # race: as above
-        if cores.values[t.id].core == level:
-            enqueue(cores.values[t.id], queue)
-
-
-@kernel
-def dequeue(v):
-    v.queued = 0
+    if support < level:
+        following.add(v)
 
 
 @program
-def fall(cores, now, following, most):
-    """Lower values until all are supported; returns ``ABOVE * rounds`` and the vertices counted."""
+def fall(cores, now, following, first, most):
+    """Lower values until all are supported; returns ``ABOVE * rounds`` and how many fell."""
     rounds, work = 0, 0
-    while not now.empty and work <= most:
-        work += len(now)
-        rounds += 1
-        foreach(now, count_support, cores)
-        foreach(now, dequeue)
-        foreach(now, lower, cores, following, where=lambda v: v.support < v.core)
+    while not now.empty and cores.totals.edges + rounds * cores.round_edges <= most:
+        rounds, work = rounds + 1, work + len(now)
+        foreach(now, lower, cores, first + rounds)
+        foreach(now, remove_support, cores, first + rounds, following)
         now, following = following, now
         following.clear()
     return ABOVE * rounds + work
@@ -122,7 +162,9 @@ def fall(cores, now, following, most):
 def reach(v, cores, queue):
     """Visit a candidate; if it may rise, enqueue its neighbours of equal value."""
     level = v.core
+    v.left = v.support
     cores.visited.add(v)
+    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree + POINT)
     if v.support <= level:
         cores.falling.add(v)
     else:
@@ -138,27 +180,38 @@ def peel_candidate(v, cores, then):
     for t in cores.graph.points[v.id].nbrs:
         near = cores.values[t.id]
         if t.id != v.id and near.core == level and near.queued == 1:
-            if atomic_sub(near.support, 1) == level + 1:
+            if atomic_sub(near.left, 1) == level + 1:
                 then.add(near)
 
 
 @kernel
 def rise(v, queue):
     v.queued = 0
-    if v.support > v.core:
+    if v.left > v.core:
         v.core += 1
         v.queued = 1
         queue.add(v)
 
 
+@kernel
+def give_support(v, cores):
+    """Count the support of a vertex that rose; other neighbours of its new value get it."""
+    level, support = v.core, i32(0)
+    for t in cores.graph.points[v.id].nbrs:
+        near = cores.values[t.id]
+        if t.id != v.id and near.core >= level:
+            support += 1
+            if near.core == level and near.queued == 0:
+                atomic_add(near.support, 1)
+    v.support = support
+
+
 @program
 def find_candidates(cores, now, following, most):
-    """Visit the candidates of a round; returns as `fall`."""
+    """Visit the candidates of a round; returns ``ABOVE * rounds`` and how many there are."""
     rounds, work = 0, 0
-    while not now.empty and work <= most:
-        work += len(now)
-        rounds += 1
-        foreach(now, count_support, cores)
+    while not now.empty and cores.totals.edges + rounds * cores.round_edges <= most:
+        rounds, work = rounds + 1, work + len(now)
         foreach(now, reach, cores, following)
         now, following = following, now
         following.clear()
@@ -180,32 +233,36 @@ def peel_candidates(cores, falling, then):
 def repair(cores, batch, now, following):
     """Repair the values after a batch.
 
-    Returns ``ABOVE * rounds`` and the vertices counted.  If these are more than ``batch.most``, the
-    values are not right: recompute them.
+    Returns ``ABOVE * rounds`` and the vertices that fell or were candidates; -1 less that if this
+    takes long: then the values are not right, and must be recomputed.
     """
     count, most = batch.rows, batch.most
-    foreach(batch.changes, change, cores.values, now,
+    cores.totals.edges = 0
+    foreach(batch.changes, change_supports, cores, where=lambda c: c.id < count)
+    foreach(batch.changes, enqueue_unsupported, cores.values, now,
             where=lambda c: c.id < count and c.outcome == DELETED)  # fmt: skip
-    done = fall(cores, now, following, most)
-    if done % ABOVE > most:
-        return done
-    now.clear()
-    following.clear()
-    foreach(batch.changes, change, cores.values, now,
+    done = fall(cores, now, following, batch.step, most)
+    most -= done // ABOVE * cores.round_edges
+    if cores.totals.edges > most:
+        return -1 - done
+    foreach(batch.changes, enqueue_lower, cores.values, now,
             where=lambda c: c.id < count and c.outcome == INSERTED)  # fmt: skip
     while not now.empty:
         cores.visited.clear()
         cores.falling.clear()
         cores.then.clear()
-        found = find_candidates(cores, now, following, most - done % ABOVE)
+        found = find_candidates(cores, now, following, most)
         done += found
-        if done % ABOVE > most:
-            return done
+        most -= found // ABOVE * cores.round_edges
+        if cores.totals.edges > most:
+            return -1 - done
         rounds = peel_candidates(cores, cores.falling, cores.then)
         done += ABOVE * rounds
+        most -= rounds * cores.round_edges
         now.clear()
         following.clear()
         foreach(cores.visited, rise, now)
+        foreach(now, give_support, cores)
     return done
 
 
@@ -221,7 +278,7 @@ class DynamicCores(Maintained):
     ----------
     graph : Graph
     share : float
-        Fraction of all points: if more are counted, all values are recomputed.  By default 0.2.
+        Fraction of all edges: if more are scanned, all values are recomputed.  By default 0.3.
 
     Raises
     ------
@@ -230,20 +287,26 @@ class DynamicCores(Maintained):
 
     Notes
     -----
-    In an `Update`, ``affected`` are the points whose neighbours were counted, as often as they
-    were; an inserted edge may make candidates of all points of one core number.
+    In an `Update`, ``affected`` are the points that fell or were candidates, as often as they were;
+    an inserted edge may make candidates of all points of one core number.
     """
 
-    share = 0.2
+    share = 0.3
     _rolls_back = False
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph = as_graph(graph)
         self._lock = graph._lock
-        self._table: Any = Table("cores", graph.device, core=i32, support=i32, queued=i32)
+        compile_ahead("DynamicCores", graph.device, graph)
+        self._table: Any = Table(
+            "cores", graph.device, core=i32, support=i32, left=i32, queued=i32, fell=i64
+        )
         lists = [Collection(self._table) for _ in range(5)]
         self._now, self._following, *more = lists
-        self._cores = Cores(graph, self._table, *more)
+        rounds = ROUND if graph.device.on_host else ROUND_GPU
+        totals = Scalars(graph, edges=0)
+        self._cores = Cores(graph, self._table, totals, *more, graph.directed, rounds)
+        self._steps = 0
         self.refresh()
 
     @property
@@ -267,16 +330,17 @@ class DynamicCores(Maintained):
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         changes, count = applied.rows()
-        most = int(self.share * len(self._table))
-        if count > 8 * most:
+        most = int(self.share * (POINT * len(self._table) + len(self.graph.edges)))
+        if count > most:
             return self._recompute(0)
-        rounds, work = divmod(
-            repair(self._cores, Batch(changes, count, most), self._now, self._following), ABOVE
-        )
-        if work > most:
+        batch = Batch(changes, count, most, self._steps)
+        done = repair(self._cores, batch, self._now, self._following)
+        rounds, affected = divmod(max(done, -1 - done), ABOVE)
+        self._steps += rounds
+        if done < 0:
             return self._recompute(rounds)
         self._put_back()
-        return "repaired", work, rounds
+        return "repaired", affected, rounds
 
     def _recompute(self, rounds: int) -> tuple[str, int, int]:
         self._put_back()
@@ -292,9 +356,10 @@ class DynamicCores(Maintained):
             affected = count_true(core != found)
             core[:] = found
             table.queued.array[:] = 0
+        foreach(graph.points, count_support, self._cores)
         return "recomputed", affected, rounds
 
     def _put_back(self) -> None:
         """Clear the worklists: values are recomputed after a batch that failed."""
-        for c in (self._now, self._following, *self._cores[2:]):
+        for c in (self._now, self._following, *self._cores[3:6]):
             c.clear()

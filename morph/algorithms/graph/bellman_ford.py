@@ -37,6 +37,7 @@ from morph.runtime.arrays import any_true
 UNVISITED = 2**62  # not visited yet
 CHECKED = 16  # rounds until the first search for a cycle; then GROWTH times as many
 GROWTH = 4  # deterministic rounds: 2
+FEW = 1024  # vertices of a worklist that one thread of a CPU or one block of a GPU relaxes
 
 
 class BellmanFord(NamedTuple):
@@ -60,9 +61,12 @@ def relax(p, g, round, then):
 
 
 @program
-def run_rounds(g, now, then, round, last):
-    """Relax with current distances; ``start``: the distance that was relaxed last."""
-    while round < last and not now.empty:
+def run_rounds(g, now, then, round, last, least, most):
+    """Relax with current distances; ``start``: the distance that was relaxed last.
+
+    End if the worklist has fewer than ``least`` vertices, or more than ``most``.
+    """
+    while round < last and len(now) >= least and len(now) <= most:
         round += 1
         foreach(now, relax, g, round, then)
         now, then = then, now
@@ -209,17 +213,20 @@ def _least_weight(graph: Graph) -> Any:
 def _solve(graph: Graph, lists: list[Any], least: Any) -> bool:
     """Relax until no distance decreases; returns False if there may be a negative cycle."""
     now, then = lists
-    done, last, n = i64(0), CHECKED, len(graph.points)
+    done, last, n, few = i64(0), CHECKED, len(graph.points), True
     limit = n + 1
     if isinstance(least, int):  # a round lowers distances by at most n times the least weight
         limit = min(limit, 2**62 // (n * -least))
     while not now.empty:
-        done = run_rounds(graph, now, then, i64(done), i64(min(last, limit)))
+        run, sizes = (run_rounds.alone, (1, FEW)) if few else (run_rounds, (FEW // 2, n))
+        done = run(graph, now, then, i64(done), i64(min(last, limit)), *map(i64, sizes))
         if now.empty:
             now, then = then, now
-        if not now.empty and (done >= limit or _has_negative_cycle(graph)):
-            return False
-        last *= GROWTH
+        few = len(now) <= FEW if few else len(now) < FEW // 2
+        if done >= min(last, limit):
+            if not now.empty and (done >= limit or _has_negative_cycle(graph)):
+                return False
+            last *= GROWTH
     return True
 
 

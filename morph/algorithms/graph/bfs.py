@@ -10,6 +10,7 @@ final pass over the edges recomputes them.  One launch.  Work: O(n + m), with de
 less than m.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.partition.graph import PartitionedGraph
-from morph.prelude import atomic_min, i32, u8, u32
+from morph.prelude import atomic_min, i32, static, u8, u32
 
 INFINITY = 2**32 - 1  # as a signed integer -1, the result for unreachable vertices
 LONGEST = 2**31 - 1  # an upper bound of the distances
@@ -80,10 +81,16 @@ def is_farther(t, level):
 
 
 @kernel
-def relax(p, limit, then, far):
+def relax(p, limit, then, far, conflict, notes: static):
+    """Relax the edges of a vertex; with ``notes``, ``conflict`` notes one that is lowered again."""
     level = p.dist + 1
     for t in p.outnbrs:
-        if visit(p, t, level):
+        before = atomic_min(t.dist, level)
+        if before > level:
+            t.predecessor = p.id  # race: as in `visit`
+            if notes:
+                if before < INFINITY:
+                    conflict.set()
             if level < limit:
                 then.add(t)
             else:
@@ -105,13 +112,14 @@ def set_parent(p):
 
 
 @program
-def search(s, now, then, far, conflict, cutoff):
+def search(s, now, then, far, conflict, cutoff, notes: static):
+    """Search from ``now``; if no distance is lowered twice, as in order, all parents are right."""
     level, size = u32(0), len(now)
     while level < cutoff and size > 0:
         if level >= DEEP and size * WIDE <= len(s.graph.points) and not now.empty:
             level = min(level, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
-                foreach(now, relax, level, then, far, ahead=then)
+                foreach(now, relax, level, then, far, conflict, notes, ahead=then)
                 now, then = then, now
                 then.clear()
             now, far = far, now
@@ -121,10 +129,14 @@ def search(s, now, then, far, conflict, cutoff):
             size = edge_map(s, now, then, size, level)
             now, then = then, now
     if level > DEEP:
-        foreach(s.graph.points, check_parent, s.graph, conflict)
-        if conflict.take():
-            foreach(s.graph.points, set_parent,
-                    where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
+        doubtful = True
+        if notes:
+            doubtful = conflict.take()
+        if doubtful:
+            foreach(s.graph.points, check_parent, s.graph, conflict)
+            if conflict.take():
+                foreach(s.graph.points, set_parent,
+                        where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
     return level
 
 
@@ -202,7 +214,9 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
             if isinstance(graph, PartitionedGraph):
                 levels = objects.run(search_by_levels, levels_of, now, then, most)
             else:
-                levels = objects.run(search, levels_of, now, then, far, conflict, most)
+                # a GPU, whose warps lower many distances again, always checks the parents
+                notes = int(graph.device.on_host)
+                levels = objects.run(search, levels_of, now, then, far, conflict, most, notes)
         distance, predecessor = found.arrays()
         distance = distance.view(np.int32)
         if levels > DEEP:  # some were expanded asynchronously

@@ -9,9 +9,11 @@ import numpy as np
 from morph.algorithms.graph.path import edges_along
 from morph.graph import Graph
 from morph.graph.labels import name_of
+from morph.runtime.arrays import all_true
 
 NO_PREDECESSOR = 2**31 - 1
 SHOWN = 8  # vertices of a cycle in an error message
+CHECKED = 4  # steps between tests whether all paths have ended at a root: trees are shallow
 
 
 class CycleError(ValueError):
@@ -71,8 +73,10 @@ def find_cycle(graph: Graph, parent: Any) -> tuple[Any, Any] | None:
     with graph.device.active():
         is_root = (parent < 0) | (parent == NO_PREDECESSOR)
         jump = xp.where(is_root, xp.arange(n, dtype=parent.dtype), parent)
-        for _ in range(n.bit_length()):
+        for k in range(n.bit_length()):
             jump = jump[jump]
+            if k % CHECKED == CHECKED - 1 and all_true(is_root[jump]):
+                return None
         in_cycle = jump[~is_root[jump]]
         if not in_cycle.size:
             return None

@@ -23,10 +23,17 @@ The network has an arc for each edge, and a reverse arc unless an edge of opposi
 as the other arc of an undirected edge, serves as the reverse.  Edges into the source and out of the
 sink have capacity 0; other capacities are limited to 1 more than an upper bound of the flow, to
 avoid overflow.  O(n^2 m) work in the worst case, in one launch.
+
+Sums of floating-point numbers depend on their order, so flows would depend on the number of
+threads, and excess might remain for ever that no arc can carry.  Real capacities are therefore
+rounded down to multiples of a power of two, so small that the largest possible flow is just below
+2**61 of these.  Then all is computed in integers.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,22 +53,34 @@ from morph.runtime.arrays import all_true, any_true
 
 INFINITY = 2**31 - 1
 LIMIT = 2**62 - 1  # flows are smaller, so that the sum of an arc and its reverse fits int64
+NETWORK = "max_flow"  # key of `Graph.kept`
+FLOW_BITS = 61  # of the largest possible flow, if capacities are real
 VISIT = 6  # work per vertex, in arcs
-PULSE = 2000  # work per pulse, mostly of its barriers
+PULSE = 1000  # work per pulse, mostly of its barriers
 # from level DEEP on, a frontier of at most 1 / WIDE of the vertices expands AT_ONCE levels at once
 DEEP, WIDE, AT_ONCE = 16, 100, 32
+FEW = 1024  # active vertices that one thread of a CPU or one block of a GPU pushes
+DONE, OUTDATED, RESIZED = 0, 1, 2  # outcome of `run_pulses`: no vertex is active; see there
 
 
 class Flow(NamedTuple):
     """Result of `max_flow`.
 
     ``value``, an int; ``flow``, shape (m,), int64, per edge; ``cut``, shape (n,), bool, the source
-    side of a minimum cut.
+    side of a minimum cut.  If capacities are real, ``value`` is a float, ``flow`` float64.
     """
 
-    value: int
+    value: float
     flow: Any
     cut: Any
+
+
+class Pulses(NamedTuple):
+    """The side of the first pulse, and the range of the number of active vertices."""
+
+    side: int
+    least: int
+    most: int
 
 
 @kernel
@@ -175,15 +194,25 @@ def relabel(g, target, now, then, far, active):
 
 
 @program
-def route(g, target, active, then, kept, risen, state):
-    """Push excess until no active vertex reaches the target."""
-    side, relabels = 0, True
-    while relabels or not active.empty:
-        if relabels:
-            state.work = 0
-            active.clear()
-            risen.clear()
-            relabel(g, target, then, kept, risen, active)
+def find_heights(g, start, target, active, then, kept, risen, state):
+    """Begin to push towards the target; if ``start`` is a vertex, saturate its arcs before."""
+    if start >= 0:
+        foreach(g.points, saturate, where=lambda p: p.id == start)
+    state.work = 0
+    active.clear()
+    risen.clear()
+    relabel(g, target, then, kept, risen, active)
+
+
+@program
+def run_pulses(g, target, active, then, kept, risen, state, pulses):
+    """Push while heights are up to date and the number of active vertices is in a range.
+
+    Return twice `DONE`, `OUTDATED` or `RESIZED`, and 1 more if the last pulse was of side 0; then
+    ``active`` and ``then`` have changed places, and ``kept`` and ``risen``.
+    """
+    outdated, side = False, i64(pulses.side)
+    while not outdated and len(active) >= pulses.least and len(active) <= pulses.most:
         with sections():
             foreach(active, push, target, side, then, kept)
             foreach(risen, publish_height)
@@ -195,7 +224,13 @@ def route(g, target, active, then, kept, risen, state):
         kept, risen = risen, kept
         side = 1 - side
         state.work += PULSE
-        relabels = state.work > state.most and not active.empty
+        outdated = state.work > state.most
+    outcome = RESIZED
+    if active.empty:
+        outcome = DONE
+    elif outdated:
+        outcome = OUTDATED
+    return 2 * outcome + side
 
 
 @kernel
@@ -207,30 +242,54 @@ def mark(p, unused):
 
 
 @program
-def find_flow(g, source, sink, active, then, kept, risen, state):
-    """Find a maximum flow and a minimum cut; return the value of the flow."""
-    foreach(g.points, saturate, where=lambda p: p.id == source)
-    route(g, sink, active, then, kept, risen, state)
+def divide(g, sink, active, then, kept, risen):
+    """Mark the cut; list the vertices with unused excess; return the value of the flow."""
     risen.clear()
     relabel(g, sink, then, kept, risen, active)
     active.clear()
     foreach(g.points, mark, active)
     value = g.points[sink].excess
     g.points[sink].excess = i64(0)
-    if not active.empty:
-        route(g, source, active, then, kept, risen, state)
+    return value
+
+
+def _route(net: Graph, start: int, target: int, lists: list[Any], state: Any) -> None:
+    """Push excess until no active vertex reaches the target; few active vertices by one block."""
+    lists, few = list(lists), True
+    side, outcome = 0, OUTDATED
+    while outcome != DONE:
+        if outcome == OUTDATED:
+            find_heights(net, i64(start), i64(target), *lists, state)
+            start = -1
+        run, sizes = (run_pulses.alone, (1, FEW)) if few else (run_pulses, (FEW // 2, INFINITY))
+        found = int(run(net, i64(target), *lists, state, Pulses(side, *sizes)))
+        outcome = found // 2
+        if side != found % 2:
+            active, then, kept, risen = lists
+            lists, side = [then, active, risen, kept], found % 2
+        if outcome == RESIZED:
+            few = not few
+
+
+def find_flow(net: Graph, source: int, sink: int, lists: list[Any], state: Any) -> int:
+    """Find a maximum flow and a minimum cut; return the value of the flow."""
+    _route(net, source, sink, lists, state)
+    value = int(divide(net, i64(sink), *lists))
+    if not lists[0].empty:
+        _route(net, -1, source, lists, state)
     return value
 
 
 def _capacities(graph: Graph, name: str, pick: Any) -> Any:
-    """Return the capacities of the edges ``pick`` (a slice, or ids) as int64, shape (k,).
+    """Return the capacities of the edges ``pick`` (a slice, or ids), shape (k,).
 
-    They are 1 if the column is ``"weight"`` and the graph has none.
+    They are int64, or float64 if the column is real, and 1 if it is ``"weight"`` and the graph has
+    none.
 
     Raises
     ------
     TypeError, ValueError
-        If they are not integers, or one is negative.
+        If they are not real numbers, or one is negative or NaN.
     """
     xp, columns = graph.device.xp, graph.edges.columns
     if not isinstance(name, str):
@@ -241,19 +300,17 @@ def _capacities(graph: Graph, name: str, pick: Any) -> Any:
         return xp.ones(len(graph.edges), np.int64)[pick]
     kind = columns[name].dtype
     if columns[name].array.ndim != 1 or columns[name].ref is not None:
-        raise TypeError(f"capacities are integers, but column {shown(name)} is not of numbers")
-    if kind.kind not in "biu":
-        raise TypeError(
-            f"capacities are integers, but column {shown(name)} is of {kind}: scale and round them"
-        )
+        raise TypeError(f"capacities are numbers, but column {shown(name)} is not of numbers")
+    if kind.kind not in "biuf":
+        raise TypeError(f"capacities are real numbers, but column {shown(name)} is of {kind}")
     capacity = columns[name].array[: len(graph.edges)][pick]
-    if kind.kind == "i" and not all_true(capacity >= 0):
-        k = int((capacity < 0).argmax())
+    if kind.kind in "if" and not all_true(capacity >= 0):
+        k = int((~(capacity >= 0)).argmax())
         u, v = (name_of(graph, getattr(graph.edges, c).array[pick][k]) for c in ("src", "dst"))
         raise ValueError(f"a capacity is 0 or more, but the edge from {u} to {v} has {capacity[k]}")
     if kind == np.uint64:
         capacity = xp.minimum(capacity, np.uint64(2**63 - 1))
-    return capacity.astype(np.int64)
+    return capacity.astype(np.float64 if kind.kind == "f" else np.int64)
 
 
 def _total(capacity: Any) -> int:
@@ -287,14 +344,31 @@ def _reverses(xp: Any, n: int, src: Any, dst: Any) -> Any:
     return reverse
 
 
-def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, Any]:
-    """Make the residual network of edges; return it, and its arcs of the edges (slice or ids)."""
-    xp, n, m = graph.device.xp, len(graph.points), len(src)
+class _Network(NamedTuple):
+    """The residual network of a graph, kept for the next call unless the graph changes."""
+
+    net: Graph
+    edges: Any  # ids of the graph's edges that are arcs, or a slice
+    ends: tuple[Any, Any]  # of these
+    arcs: Any  # ids of their arcs, or a slice
+    lists: list[Any]  # of vertices
+
+
+def _network(graph: Graph, pick: Any) -> _Network:
+    """Make the residual network of the edges ``pick`` (a slice, or ids), without capacities."""
+    xp, n, m = graph.device.xp, len(graph.points), len(graph.edges)
+    ends = [getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst")]
+    loops = ends[0] == ends[1]
+    if any_true(loops):
+        keep = xp.flatnonzero(~loops)
+        ends = [e[keep] for e in ends]
+        pick = keep if isinstance(pick, slice) else pick[keep]
+    src, dst = ends
+    m = len(src)
     back = _reverses(xp, n, src, dst)
     alone = xp.flatnonzero(back < 0)
     if alone.size:
         src, dst = xp.concatenate([src, dst[alone]]), xp.concatenate([dst, src[alone]])
-        capacity = xp.concatenate([capacity, xp.zeros(alone.size, np.int64)])
         back[alone] = xp.arange(m, len(src))
         back = xp.concatenate([back, alone])
     if len(src) > INFINITY:
@@ -310,10 +384,44 @@ def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, An
     if order is not None:
         arcs = xp.empty(len(src), np.int64)
         arcs[order] = xp.arange(len(src))
-        back, capacity, arcs = arcs[back[order]], capacity[order], arcs[:m]
-    net.edges.residual.array[: len(src)] = capacity
+        back, arcs = arcs[back[order]], arcs[:m]
     net.edges.back.array[: len(src)] = back
-    return net, arcs
+    lists = [Collection(net.points, capacity=n) for _ in range(4)]
+    return _Network(net, pick, (ends[0], ends[1]), arcs, lists)
+
+
+class _Units(NamedTuple):
+    """Real capacities as numbers of units of ``2**-bits``, rounded down."""
+
+    capacity: Any  # int64
+    bits: int
+    most: float  # a flow of more is infinite
+
+
+def _in_units(xp: Any, source: int, sink: int, edges: Any, capacity: Any) -> _Units:
+    """Find the unit of real capacities.
+
+    An infinite capacity becomes one that only a path of infinite capacities can use up.
+
+    Raises
+    ------
+    OverflowError
+        If sums of capacities overflow.
+    """
+    src, dst = edges
+    out = capacity[(src == source) & (dst != source)]
+    with np.errstate(over="ignore"):
+        limit = min(float(out.sum()), float(capacity[(dst == sink) & (src != sink)].sum()))
+        if limit == math.inf:
+            limit = float(capacity[capacity < math.inf].sum())
+        total = float(xp.minimum(out, limit).sum())
+    if total == math.inf:
+        raise OverflowError("the sum of the capacities overflows float64: divide them")
+    if total == 0:  # no flow, but the cut needs the arcs
+        return _Units((capacity > 0).astype(np.int64), 0, 0.0)
+    bits = FLOW_BITS - math.frexp(total)[1]
+    capacity = xp.minimum(capacity, min(1.5 * limit, sys.float_info.max))
+    return _Units(xp.floor(xp.ldexp(capacity, bits)).astype(np.int64), bits, 1.25 * limit)
 
 
 def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> Any:
@@ -337,25 +445,42 @@ def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> 
     return xp.minimum(capacity, total + 1)  # an edge of this capacity is in no minimum cut
 
 
-def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Flow:
-    """Find the flow of the edges ``pick``, whose capacities are those of `_capacities`."""
+def _solve(graph: Graph, source: int, sink: int, name: str) -> Flow:
+    """Find the flow whose capacities are the column of this name."""
     xp, n, m = graph.device.xp, len(graph.points), len(graph.edges)
-    src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
-    loops = src == dst
-    if any_true(loops):
-        keep = xp.flatnonzero(~loops)
-        src, dst, capacity = src[keep], dst[keep], capacity[keep]
-        pick = keep if isinstance(pick, slice) else pick[keep]
-    capacity = _useful(graph, source, sink, (src, dst), capacity)
-    net, arcs = _network(graph, src, dst, capacity)
-    lists = [Collection(net.points, capacity=n) for _ in range(4)]
+    pick = live_edges(graph)
+    capacity = _capacities(graph, name, pick)
+    changes, made = graph.kept.pop(NETWORK, (-1, None))  # removed while in use
+    if changes != graph.changes:
+        made = _network(graph, pick)
+    net, edges, ends, arcs, lists = made
+    if len(ends[0]) < len(capacity):  # without loops
+        capacity = _capacities(graph, name, edges)
+    units = None
+    if capacity.dtype.kind == "f":
+        units = _in_units(xp, source, sink, ends, capacity)
+        capacity = units.capacity
+    capacity = _useful(graph, source, sink, ends, capacity)
+    residual = net.edges.residual.array[: len(net.edges)]
+    if len(capacity) < len(residual):
+        residual[:] = 0
+    residual[arcs] = capacity
+    net.points.excess[:] = 0
+    net.points.gain[:] = 0
     work = VISIT * n + len(net.edges)
-    value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0, most=work))
+    value = find_flow(net, source, sink, lists, Scalars(net, work=0, most=work))
     flow = xp.zeros(m, np.int64)
-    flow[pick] = xp.maximum(capacity - net.edges.residual.array[arcs], 0)
+    flow[edges] = xp.maximum(capacity - residual[arcs], 0)
     cut = net.points.cut.array[:n].astype(bool)
     cut[~graph.points.alive] = False
-    return Flow(int(value), flow, cut)
+    graph.kept[NETWORK] = graph.changes, made
+    if units is None:
+        return Flow(value, flow, cut)
+    real = math.ldexp(value, -units.bits)
+    if real > units.most:
+        u, v = name_of(graph, source), name_of(graph, sink)
+        raise OverflowError(f"a path of infinite capacities leads from {u} to {v}")
+    return Flow(real, xp.ldexp(flow.astype(np.float64), -units.bits), cut)
 
 
 @of_graph_on_one_device
@@ -370,8 +495,8 @@ def max_flow(graph: Graph, source: int, sink: int, *, capacity: str = "weight") 
     source, sink : int
         Ids or labels of two vertices.
     capacity : str
-        Column of the edges with their capacities: integers, 0 or more.  With ``"weight"`` and no
-        weights, all capacities are 1.
+        Column of the edges with their capacities: integers or real numbers, 0 or more.  With
+        ``"weight"`` and no weights, all capacities are 1.
 
     Returns
     -------
@@ -384,20 +509,28 @@ def max_flow(graph: Graph, source: int, sink: int, *, capacity: str = "weight") 
         points on the source side.  Arrays are on the graph's device.  The result does not depend on
         the number of threads.
 
+        If the column is real, ``value`` is a float and ``flow`` float64.  The result is that of
+        capacities rounded down to multiples of a power of two, which is at most 2**-60 of the sum
+        of capacities out of ``source``, each limited to the flow that can leave ``source`` or enter
+        ``sink``, or, if both are infinite, to the sum of all finite capacities.  So no flow exceeds
+        its capacity, and the capacity of the cut exceeds ``value`` by less than this power of two
+        for each edge of the cut; it is exact if all capacities are multiples of it.  Flows and
+        ``value`` are rounded to float64 at the end.
+
     Raises
     ------
     TypeError
-        If a capacity or a vertex is not an integer; fractional capacities must be scaled.
+        If capacities are not real numbers, or a vertex is not an integer.
     ValueError
-        If a capacity is negative, there is no such column, ``source`` or ``sink`` is not a vertex,
-        or they are equal.
+        If a capacity is negative or NaN, there is no such column, ``source`` or ``sink`` is not a
+        vertex, or they are equal.
     OverflowError
         If the capacities of the edges from ``source``, each limited to the total capacity into
-        ``sink``, have a sum of 2**62 - 1 or more.
+        ``sink``, have a sum of 2**62 - 1 or more; if a path has infinite capacity, or sums of real
+        capacities overflow float64.
     """
     start, end = vertex_id(graph, source, "source"), vertex_id(graph, sink, "sink")
     if start == end:
         raise ValueError(f"source and sink are one vertex, {start}")
     with graph.device.active():
-        pick = live_edges(graph)
-        return _solve(graph, start, end, _capacities(graph, capacity, pick), pick)
+        return _solve(graph, start, end, capacity)

@@ -68,6 +68,7 @@ DENSE_SCALE = 4  # its delta is the mean weight times this over the mean degree 
 DENSE_UNTIL = 16  # it ends when the unsettled vertices have less than a 16th of the edges
 WIDE = 8  # then the delta of near-far is this many times as large
 BUCKETS = 32  # `dense_phase` runs at most this many buckets
+HOST_BATCH = 256  # sources of a batch on a CPU at least: pairs of more points leave its caches
 NO_TARGETS = np.zeros(0, np.int32)
 
 
@@ -416,6 +417,8 @@ def _solved_rows(
     limits = weights.dtype.type(infinity), weights.dtype.type(most), delta
     edges = {} if weights.weight is None else {"weight": (weights.dtype, 0)}
     batch, found = batch_size(graph), []
+    if batch < HOST_BATCH and results_device(graph).on_host:
+        batch = 1
     if not len(starts):
         none = _solved(graph, starts, target_ids, cutoff, predecessors, weights)
         return none and Sssp(*(None if a is None else a[None][:0] for a in none))

@@ -113,7 +113,7 @@ def refine(
         with triangles and arguments of `Mesh.of` are meshes; all else is triangulated
         first, see `morph.triangulate`.
     min_angle : float
-        In degrees, 0 to 34.  Above 20.7 the method is not proven to end, but does in practice;
+        In degrees, 0 to 34.  Above 26.45 the method is not proven to end, but does in practice;
         where two segments meet in less than 60 degrees, small angles may stay beside them.
     max_area : float, (m,) array or "regions", optional
         Largest area of a triangle, in squared units of the coordinates; or, for each input triangle

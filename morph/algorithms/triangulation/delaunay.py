@@ -23,17 +23,18 @@ from morph.algorithms.triangulation.insertion import (
     insert_sequentially,
 )
 from morph.algorithms.triangulation.insertion_order import (
-    hilbert_order,
     insertion_rounds,
+    order_by_keys,
     strided_blocks,
 )
+from morph.algorithms.triangulation.kept import KeptTables
 from morph.algorithms.triangulation.tables import initial_capacity
 from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.dtypes import Ref, vec
+from morph.language.dtypes import Ref
 from morph.launch.foreach import available_threads, foreach, func, kernel, program
-from morph.prelude import atomic_min, f64, i32, i64, orient2d, vector
+from morph.prelude import atomic_min, i32, i64, orient2d, u64, vector
 from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
 
@@ -171,7 +172,9 @@ def drop_ghosts(g, ghosts, end, places, unused, last):
     foreach(last, move, g, places, end)
 
 
-def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
+def delaunay_tables(
+    points: Any, device: str | Device | None = None, kept: KeptTables | None = None
+) -> Graph:
     """Triangulate points, and leave the result in tables on the device.
 
     Parameters
@@ -180,6 +183,8 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
         At least three, finite, not all on one line.  Of any magnitude.
     device : str or Device, optional
         As of `triangulate`.
+    kept : KeptTables, optional
+        The tables, on the device; by default new ones.
 
     Returns
     -------
@@ -217,31 +222,31 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
         if not all_true(xp.isfinite(xy)):
             bad = xp.flatnonzero(~xp.isfinite(xy).all(axis=1))
             raise ValueError(f"points: point {int(bad[0])} is at {xy[int(bad[0])].tolist()}")
-    g = Graph(where)
-    g.points.add("xy", vec(f64, 2))
+    kept = KeptTables(where, False) if kept is None else kept
+    g = kept.begin()
     g.points.extend(xy=xy)
-    along = hilbert_order(g.points)
-    order, ends = insertion_rounds(where, n)
-    g.points.add("parent", Ref("points"))
-    g.add_table("triangles", pack=("node", "opposite"), node=Ref("points")[3], opposite=(i32, 3))
+    kept.attach(g.points, key=(u64, 0))
+    along = order_by_keys(g.points)
+    kept.detach(g.points, "key")
+    order = kept.table("order", point=i32, parent=i32)
+    ends = insertion_rounds(order, n)
     g.triangles.extend(2 * n)
-    g.points.add("triangle", Ref("triangles"))
+    kept.attach(g.points, parent=(Ref("points"), None), triangle=(Ref("triangles"), None))
     with where.active():
         g.points.xy.array[:] = xp.take(xy, along, axis=0)
         g.points.parent.array[:] = order.parent.array
-    start = Table("start", where, second=i32, third=i32, begin=i32, level=i32)
+    start = kept.table("start", second=i32, third=i32, begin=i32, level=i32)
     start.extend(1, second=n, third=n)
     root = g.points[int(order[0].point)]
     begin(g, start, root)
     if start[0].third == n:
         raise ValueError("points: all lie on one line")
-    duplicates = Collection(g.points, capacity=n, of=Ref(g.points))
+    duplicates = kept.list("duplicates", g.points, n, of=Ref(g.points))
     _insert(g, order, ends, duplicates, start)
     _name_corners(g, along, duplicates)
     _drop_ghosts(g)
     g.points.xy[:] = xy
-    for name in ("parent", "triangle"):
-        g.points.drop(name)
+    kept.detach(g.points, "parent", "triangle")
     return g
 
 
@@ -263,8 +268,9 @@ def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, sta
         early = sum(team < TEAM or b - a <= SEQUENTIAL // 2 for a, b in rounds)
         for a, b in rounds[early:]:
             points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
-    capacities = n, n, initial_capacity(where, n)
-    work, retry, large = (Collection(g.points, capacity=c) for c in capacities)
+    capacities = {"work": n, "retry": n, "large": initial_capacity(where, n)}
+    lists = KeptTables.of(g).list
+    work, retry, large = (lists(name, g.points, c) for name, c in capacities.items())
     level = len(ends) - max(early, joined - 1)  # rounds that are left to `insert_rounds`
     begin = ends[min(early, len(ends)) - 1] if early else 0
     for first in range(0, begin, CHUNK):
@@ -287,7 +293,6 @@ def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:
     """Let ``parent`` be each point's row in the input, the first of those with its coordinates."""
     where = g.device
     xp = where.xp
-    g.points.add("same", Ref("points"))
     with where.active():
         name = along.astype(np.int32)
         if len(duplicates):
@@ -301,12 +306,12 @@ def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:
 
 def _drop_ghosts(g: Graph) -> None:
     """Remove ghosts and rows not in use."""
-    where, rows = g.device, len(g.triangles)
-    ghosts = Collection(g.triangles, capacity=rows // (8 if where.on_host else 256) + 64)
+    kept, rows = KeptTables.of(g), len(g.triangles)
+    ghosts = kept.list("ghosts", g.triangles, rows // (8 if g.device.on_host else 256) + 64)
     foreach(g.triangles, find_ghosts, g, ghosts)
     count = len(ghosts)
-    places = Table("places", where, unused=i32, new_row=i32)
+    places = kept.table("places", unused=i32, new_row=i32)
     places.extend(count)
-    unused, last = (Collection(device=where, capacity=count, old_row=i32) for _ in range(2))
+    unused, last = (kept.list(name, capacity=count, old_row=i32) for name in ("unused", "last"))
     drop_ghosts(g, ghosts, i32(rows - count), places, unused, last)
     g.triangles.truncate(rows - count)

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.algorithms.triangulation.half_edges import half_edge
+from morph.algorithms.triangulation.kept import KeptTables
 from morph.algorithms.triangulation.segments import FREE
 from morph.algorithms.triangulation.tables import (
     has_segment,
     number_behind,
     number_of,
     read_triangle,
-    table_of,
 )
-from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel, program
@@ -102,15 +101,19 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
     if numbered:
         m = _number(g, stays, kept)
     node, nbr = (device.empty((m, 3), np.int32) for _ in range(2))
-    corners = table_of(device, "corners", node=node, nbr=nbr)
+    kept_tables = KeptTables.of(g)
+    corners = kept_tables.table("corners", node=(i32, 3), nbr=(i32, 3))
+    corners.adopt(m, {"node": node, "nbr": nbr})
     columns: dict[str, Any] = {"half_edge": i32, "ends": vec(i32, 2), "by": i32, "hull": bool_}
     chords = len(g.chords) if "chords" in g.tables else 0
-    sides = Collection(device=device, capacity=chords + m // 256 + 64, **columns)
+    sides = kept_tables.list("sides", capacity=chords + m // 256 + 64, **columns)
     (read_numbered if numbered else read_all)(g, corners, sides)
     listed = (getattr(sides, name).array for name in columns)
     arrays = g.points.xy.array, node, nbr, *listed
     xy, node, nbr, rows, ends, by, hull = find_device("cpu").asarrays(*arrays)
     order = np.argsort(rows)
+    if kept_tables.small:
+        xy = xy.copy()
     return Domain(
         xy if stays is None else xy[stays], node, nbr, ends[order], by[order], hull[order]
     )
@@ -119,8 +122,9 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
 def _number(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> int:
     """Number the points that stay, and the triangles that are kept; return how many these are."""
     device, xp = g.device, g.device.xp
-    g.points.add("stable_id", i32)
-    g.triangles.add("stable_id", i32, fill=-1)
+    kept_tables = KeptTables.of(g)
+    kept_tables.attach(g.points, stable_id=(i32, 0))
+    kept_tables.attach(g.triangles, stable_id=(i32, -1))
     with device.active():
         if stays is None:
             g.points.stable_id.array[:] = xp.arange(len(g.points), dtype=np.int32)

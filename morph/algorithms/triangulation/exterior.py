@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.kept import KeptTables
 from morph.algorithms.triangulation.segments import FREE, exit_edge, first_edge
-from morph.data.collection import Set
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -142,7 +142,7 @@ def walk_to_seed(seed, g):
 
 def find_seeds(g: Graph, name: str, xy: Any) -> Table:
     """Locate seeds: ``triangle``, or None, and ``on_segment`` if on a constrained edge."""
-    seeds = g.add_table(
+    seeds = KeptTables.of(g).add_table(
         name, xy=vec(f64, 2), start=Ref("points"), triangle=Ref("triangles"), on_segment=bool_
     )
     host = g.device.to_host
@@ -187,9 +187,9 @@ def remove_exterior(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any
     ValueError
         If a hole or region lies on a constrained edge, or nothing is left.
     """
-    for name, fill in (("outside", False), ("hole", False), ("region", -1)):
-        g.triangles.add(name, i32 if name == "region" else bool_, fill=fill)
-    parts = Set(g.triangles)
+    kept_tables = KeptTables.of(g)
+    kept_tables.attach(g.triangles, outside=(bool_, False), hole=(bool_, False), region=(i32, -1))
+    parts = kept_tables.set("parts", g.triangles)
     foreach(g.triangles, unite, g, parts)
     if not hull:
         foreach(g.triangles, mark_exterior, parts)

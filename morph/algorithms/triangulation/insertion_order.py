@@ -22,7 +22,6 @@ from morph.operators.hashing import mix64
 from morph.operators.sort import argsort
 from morph.prelude import f64, i32, i64, u64
 from morph.runtime.arrays import count_true
-from morph.runtime.device import Device
 
 BITS = 32  # of a cell's number along each axis
 FULL = 2**BITS - 1
@@ -96,8 +95,15 @@ def hilbert_order(points: Table) -> Any:
     (n,) int64 array of the device
         Their rows.
     """
-    xp = points.device.xp
     points.add("key", u64)
+    order = order_by_keys(points)
+    points.drop("key")
+    return order
+
+
+def order_by_keys(points: Table) -> Any:
+    """Sort points that have a column ``key`` along a Hilbert curve, see `hilbert_order`."""
+    xp = points.device.xp
     with points.device.active():
         keys = hilbert_keys(points)
         if xp is np and len(keys) <= PACKED_SORT_LIMIT:
@@ -113,7 +119,6 @@ def hilbert_order(points: Table) -> Any:
                 xy=xp.stack([xp.searchsorted(xp.sort(c), c) for c in xy.T], axis=1).astype(float)
             )
             order = xp.argsort(hilbert_keys(ranked))
-    points.drop("key")
     return order
 
 
@@ -159,30 +164,29 @@ def draw(entry, order, n):
         order[point].parent = place_on_curve(n, level, kept)
 
 
-def insertion_rounds(device: Device, n: int) -> tuple[Table, list[int]]:
+def insertion_rounds(order: Table, n: int) -> list[int]:
     """Distribute ``n`` points to rounds.
 
     Parameters
     ----------
-    device : Device
+    order : Table
+        Without rows; columns ``point``, i32, the points by round, the numbers ascending in each,
+        and ``parent``, i32, of each point a near one on the curve that is in an earlier round, of
+        the first itself.
     n : int
         Positive; the points are numbered along a curve.
 
     Returns
     -------
-    Table
-        ``point``, the points by round, the numbers ascending in each; ``parent``, of each point a
-        near one on the curve that is in an earlier round, of the first itself.
     list of int
         The end of each round in the order: 1, and then about twice as many as before.
     """
-    order = Table("order", device, point=i32, parent=i32)
     order.extend(n)
     foreach(order, draw, order, n)
     ends = [n]
     while ends[-1] > 1:
         ends.append((ends[-1] + 1) // 2)
-    return order, ends[::-1]
+    return ends[::-1]
 
 
 def strided_blocks(items: Any, width: int, stride: int) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.algorithms.triangulation.kept import KeptTables
 from morph.algorithms.triangulation.segments import cross_edge, exit_edge, first_edge
 from morph.data.table import Table
 from morph.graph import Graph
@@ -97,8 +98,9 @@ class SplitSegments:
 def split_intersections(g: Graph) -> SplitSegments:
     """Split the chords of a triangulation at all points they pass, and where they cross edges."""
     point, chord = Ref("points"), Ref("chords")
-    spans = g.add_table("spans", of=chord, a=point, b=point)
-    meets = g.add_table("meets", of=chord, a=point, left=point, right=point)
+    kept = KeptTables.of(g)
+    spans = kept.add_table("spans", of=chord, a=point, b=point)
+    meets = kept.add_table("meets", of=chord, a=point, left=point, right=point)
     foreach(g.chords, trace_segment, g, spans, meets)
     xy = g.device.to_host(g.points.xy.array)
     n = len(xy)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.kept import KeptTables
 from morph.algorithms.triangulation.tables import initial_capacity
 from morph.data.collection import Collection
 from morph.graph import Graph
@@ -52,6 +53,14 @@ def same_direction(a, x, v):
 
 
 @func
+def side_of(a, x, v):
+    """The side of v on the line from a to x; most often v is at x, where signs are not computed."""
+    if v.x == x.x and v.y == x.y:
+        return i32(0)
+    return orient2d(a, x, v)
+
+
+@func
 def first_edge(g, a, x):
     """The first edge that the ray from vertex a to x meets.
 
@@ -63,9 +72,16 @@ def first_edge(g, a, x):
     edge = i32(-1)
     end = None
     direction = i32(1)
+    b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+    first = side_of(a.xy, x, b.xy)
+    right, left = first, i32(0)
     while edge < 0 and direction < 3:
-        b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
-        right, left = orient2d(a.xy, x, b.xy), orient2d(a.xy, x, c.xy)
+        # the edge between a triangle and the one before is at the right of one, the left of other
+        side = side_of(a.xy, x, c.xy if direction == 1 else b.xy)
+        if direction == 1:
+            left = side
+        else:
+            right = side
         if right == 0 and same_direction(a.xy, x, b.xy):
             edge = half_edge(t, (k + 2) % 3)
             end = b
@@ -80,11 +96,17 @@ def first_edge(g, a, x):
                 direction += 1
                 t, k = g.triangles[start >> 2], start & 3
                 o = t.opposite[(k + 2) % 3]
+                right = first
             if o == HULL:
                 direction = i32(3)
             else:
                 o = behind(o)
                 t, k = g.triangles[o >> 2], ((o & 3) + direction) % 3
+                b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+                if direction == 1:
+                    right = left
+                else:
+                    left = right
     return edge, end
 
 
@@ -350,8 +372,8 @@ def retriangulate(s, g, channel_edges, round_key, retry):
 
 
 @program
-def recover(g, channel_edges, work, retry, remaining, winners, blocked):
-    round_key = FIRST_KEY
+def recover(g, channel_edges, work, retry, remaining, winners, blocked, round_key):
+    """Insert the segments of ``work``; return the key of the round after the last one."""
     while not work.empty:
         foreach(work, follow_edges, g, remaining)
         foreach(remaining, claim, g, round_key)
@@ -362,12 +384,12 @@ def recover(g, channel_edges, work, retry, remaining, winners, blocked):
         remaining.clear()
         winners.clear()
         round_key -= 1
-    return FIRST_KEY - round_key
+    return round_key
 
 
 @program
-def recover_one_by_one(g, channel_edges, work, retry, remaining, winners, blocked):
-    round_key = FIRST_KEY
+def recover_one_by_one(g, channel_edges, work, retry, remaining, winners, blocked, round_key):
+    """The same, with a round for each segment."""
     foreach(work, follow_edges, g, retry)  # many segments are edges already
     work, retry = retry, work
     retry.clear()
@@ -384,7 +406,7 @@ def recover_one_by_one(g, channel_edges, work, retry, remaining, winners, blocke
             i += 1
         work, retry = retry, work
         retry.clear()
-    return FIRST_KEY - round_key
+    return round_key
 
 
 def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection:
@@ -409,12 +431,11 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         The segments that meet a constrained edge, whose segment is ``met``.
     """
     point, triangle = Ref("points"), Ref("triangles")
-    g.triangles.add("by", (i32, 3), fill=FREE)
-    g.triangles.add("claim", i64, fill=UNCLAIMED)
-    g.points.add("half_edge", i32, fill=-1)
-    g.points.add("degree", i32)
+    kept = KeptTables.of(g)
+    kept.attach(g.triangles, by=((i32, 3), FREE), claim=(i64, UNCLAIMED))
+    kept.attach(g.points, half_edge=(i32, -1), degree=(i32, 0))
     n = len(ends)
-    g.add_table(
+    kept.add_table(
         "chords",
         a=point,
         b=point,
@@ -425,7 +446,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         met=i32,
         priority=i32,
     )
-    g.add_table(
+    kept.add_table(
         "channel_edges", vertex=point, opposite=i32, by=i32, edge=i32, mate=Ref("channel_edges"),
         old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
         capacity=min(8 * n, (2 if g.device.on_host else 1) * len(g.triangles)),
@@ -434,15 +455,17 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
     foreach(g.triangles, index_corners)
     foreach(g.chords, orient)
-    capacities = (n, n, n, n, initial_capacity(g.device, n))
-    work, retry, remaining, winners, blocked = (
-        Collection(g.chords, capacity=c) for c in capacities
+    work, retry, remaining, winners = (
+        kept.list(f"{name} chords", g.chords, n)
+        for name in ("work", "retry", "remaining", "winners")
     )
+    blocked = kept.list("blocked", g.chords, initial_capacity(g.device, n))
     with g.device.active():  # by rows of triangles, whose neighbours lie near them
         order = argsort(g.points.half_edge.array[g.chords.a.array])
+        in_order = g.chords.priority.array[order]
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
-    end, size = 0, FIRST_PART if g.device.on_host else n
+    end, size, round_key = 0, FIRST_PART if g.device.on_host else n, i64(FIRST_KEY)
     recover_part = recover_one_by_one if one_by_one else recover
     while end < n:
         first, end = end, min(n, end + size)
@@ -450,12 +473,10 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         g.channel_edges.truncate(0)
         with g.device.active():
             if end - first < n:
-                priority = g.chords.priority.array[order]
-                work.extend(order[(priority >= first) & (priority < end)])
+                work.extend(order[(in_order >= first) & (in_order < end)])
             else:
                 work.extend(order)
-        recover_part(g, g.channel_edges, work, retry, remaining, winners, blocked)
-        if end < n:
-            g.triangles.claim = UNCLAIMED  # the keys of rounds begin again
+        lists = work, retry, remaining, winners, blocked
+        round_key = i64(recover_part(g, g.channel_edges, *lists, round_key))
         size = GROWTH * end  # not by conflicts: these depend on the order of threads
     return blocked

@@ -19,6 +19,7 @@ from morph.algorithms.triangulation.delaunay import delaunay_tables
 from morph.algorithms.triangulation.domain import Domain, read_domain
 from morph.algorithms.triangulation.exterior import remove_exterior
 from morph.algorithms.triangulation.intersections import split_intersections
+from morph.algorithms.triangulation.kept import KeptTables, tables_for
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
 from morph.language.arguments import boolean, check_callable, check_choice
@@ -117,9 +118,10 @@ def triangulate(
     given = source if on_gpu else points
     few_threads = where.on_host and available_threads() <= FEW_THREADS
     one_by_one = crossing == "refuse" and few_threads
+    kept_tables = tables_for(where, n)
     while True:
         report("points", len(points))
-        g = delaunay_tables(given, where)
+        g = delaunay_tables(given, where, kept_tables)
         same = _duplicates(g)
         if duplicates == "refuse" and same is not None:
             _refuse_duplicates(same[:n])
@@ -141,7 +143,6 @@ def triangulate(
         if crossing == "refuse":
             _refuse_crossing(g, blocked.items, of)
         split = split_intersections(g)
-        g.dissolve()
         attributes = np.concatenate([attributes, _between(points, attributes, split)])
         given = points = np.concatenate([points, split.points])
         ends, of = split.pieces, of[split.of]
@@ -225,7 +226,7 @@ def _mesh(
         stays[n:] = same[n:] < 0
         attributes = attributes[stays]
     domain = read_domain(g, stays, kept)
-    g.dissolve()
+    KeptTables.of(g).release()
     markers, point_markers = _markers(graph, of, domain)
     columns = {}
     if len(graph.regions):
@@ -249,6 +250,14 @@ def _mesh(
 def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
     """Markers of the segments of a domain and of its points; ``of``: the input's segments."""
     segments, n = domain.segments, len(graph.points)
+    point_markers = np.zeros(len(domain.points), np.int32)
+    if not np.count_nonzero(graph.segment_markers):  # the only marker is 1
+        point_markers[segments[domain.hull]] = 1
+        given = point_markers[:n]
+        np.copyto(given, graph.point_markers, where=graph.point_markers != 0)
+        return domain.hull.astype(np.int32), point_markers
+    if np.count_nonzero(graph.point_markers):
+        point_markers[:n] = graph.point_markers
     rank = np.full(len(segments), len(of))  # behind all segments of the input
     markers = np.zeros(len(segments), np.int32)
     known = domain.by != FREE
@@ -263,9 +272,6 @@ def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
     # zeros for most points: pages of memory that nothing writes need not be mapped
     reversed_rank = np.zeros(len(domain.points), np.int32)
     np.maximum.at(reversed_rank, ends, np.repeat(last - rank[marked], 2).astype(np.int32))
-    point_markers = np.zeros(len(domain.points), np.int32)
-    if np.count_nonzero(graph.point_markers):
-        point_markers[:n] = graph.point_markers
     ends = ends[point_markers[ends] == 0]
     point_markers[ends] = marker_of[last - reversed_rank[ends]]
     return markers, point_markers

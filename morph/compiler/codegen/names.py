@@ -94,6 +94,7 @@ class Names:
     def __init__(self, plan: Plan, prelude: str) -> None:
         unit = plan.unit
         self.plan, self.unit = plan, unit
+        self.by_warp = any(f.by_warp is not None for f in plan.functions.values())
         self.prefix = prefixes(unit)
         self.stores: dict[str, Store] = {s.slot: s for s in unit.stores}
         self.wide = {s.slot for s in unit.stores if s.wide}
@@ -169,7 +170,8 @@ class Names:
             case Shared():
                 return f"Shared<{self.type(t.elem)}, {t.capacity}>"
             case Local():
-                return f"Local<{self.type(t.elem)}, {t.capacity * self.unit.local_scale}>"
+                kind = "Inside" if self.by_warp else "Local"
+                return f"{kind}<{self.type(t.elem)}, {t.capacity * self.unit.local_scale}>"
             case Rows():
                 return "Rows"
             case Struct():

@@ -128,18 +128,20 @@ class WarpBody(Body):
             super()._stmt_forbits(s)
             return
         bits, k, (t, x) = self.temp("b"), self.temp("k"), self.bits_of(s)
-        self._begin(s.reductions, s.pos)
         self.put(f"const {t} {bits} = {x};")
-        count = 64 if t == "u64" else 32
-        self.put(f"for (i32 {k} = lane_id(); {k} < {count}; {k} += 32) {{")
+        self.put(f"if ({bits}) {{")
+        self.depth += 1
+        self._begin(s.reductions, s.pos)
+        self.put(f"for (i32 {k} = lane_id(); {k} < popcount_of({bits}); {k} += 32) {{")
         self.depth, self.by = self.depth + 1, EACH
-        self.put(f"if (!({bits} >> {k} & 1)) continue;")
-        self._bound(s.body, [(s.var, f"i64({k})")])
+        self._bound(s.body, [(s.var, f"i64(nth_bit({bits}, {k}))")])
         self.by = ALL
         self.put("sync_warp();")
         for name, how in s.reductions:
             over = "elements" if isinstance(self.types[name], Local) else "value"
             self.put(f"combine_{over}<{COMBINE[how]}>({self.resolve(name)});")
+        self.depth -= 1
+        self.put("}")
 
     def _begin(self, reductions: Reductions, pos: ir.Pos) -> None:
         """Set what all lanes but the first begin the reductions with."""
@@ -160,7 +162,8 @@ def warp_function(e: Emission, plan: FunctionPlan, body: BodyPlan) -> None:
     result = e.names.type(f.result)
     item = ", Item& it" if plan.takes_item else ""
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
-    head = f"{kind} {result} {name}{SUFFIX}(const Args& a{item}{e.signature(f.params)})"
+    given = f"const Args& __restrict__ a{item}{e.signature(f.params)}"
+    head = f"{kind} {result} {name}{SUFFIX}({given})"
     e.put("#ifdef __CUDACC__")
     e.define(f, head, body, default="" if result == "void" else " {}", make=WarpBody)
     e.put("#endif", '#line 1 "morph"')

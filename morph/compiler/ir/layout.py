@@ -169,7 +169,7 @@ class Kind(IntEnum):
 
 
 STEP_BITS, ITEM_BITS, SITE_BITS = 24, 28, 12  # of a shadow word
-MOST_TOTALS = 4  # maximum of places that all items add to, by partial sums of each block
+MOST_TOTALS = 6  # maximum of places that all items add to, by partial sums of each block
 
 FROM, TO = 6, 7  # of ``meta``: the extent at the last barrier, kept during re-execution
 # Words that only kernels use: extents, the number of foreach steps of programs with single(row),
