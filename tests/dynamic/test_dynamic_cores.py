@@ -96,10 +96,10 @@ def test_after_every_batch(target, directed):
     """Deletions and insertions at once, of few points: values fall and rise by several."""
 
     @tries({"python": 8, "cpu": 36, "cuda": 60}[target])
-    @given(pairs, BATCHES, st.sampled_from([1000.0, 1000.0, 0.0]))
+    @given(pairs, BATCHES, st.sampled_from([1e9, 1e9, 0.0]))
     def check(edges, batches, share):
         with team(3):
-            follow(target, directed, edges, batches, share if target != "python" else 1000.0)
+            follow(target, directed, edges, batches, share if target != "python" else 1e9)
 
     check()
 
@@ -109,7 +109,7 @@ def test_a_long_history():
     rng, n = np.random.default_rng(3), 60
     g = morph.Graph.from_edges(*rng.integers(0, n, (2, 90)), n=n, symmetrize=True, device="cpu")
     dynamic = morph.DynamicCores(g)
-    dynamic.share, kept, deep = 1000.0, [], 0
+    dynamic.share, kept, deep = 1e9, [], 0
     for _ in range(60):
         members = rng.choice(n, int(rng.integers(2, 12)), replace=False)
         src, dst = (members[k] for k in np.triu_indices(len(members), 1))
@@ -126,7 +126,7 @@ def test_a_long_history():
 def start(target="cpu"):
     g = morph.Graph.from_edges(*np.triu_indices(6, 1), n=12, symmetrize=True, device=target)
     dynamic = morph.DynamicCores(g)
-    dynamic.share = 1000.0
+    dynamic.share = 1e9
     return g, dynamic
 
 

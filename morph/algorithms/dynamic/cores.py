@@ -46,7 +46,8 @@ from morph.runtime.arrays import count_true
 
 DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
 POINT = 8  # edges whose scan takes as long as a point
-ROUND, ROUND_GPU = 64, 1 << 15  # edges whose scan takes as long as the steps of a round
+ROUND, ROUND_GPU = 64, 1 << 17  # edges whose scan takes as long as the steps of a round
+SHARE, SHARE_GPU = 0.3, 1.0  # a GPU scans an edge in half the time that `core_number` takes for it
 
 
 class Cores(NamedTuple):
@@ -72,9 +73,10 @@ class Batch(NamedTuple):
 
 
 @func
-def enqueue(v, queue):
+def enqueue(p, values, queue):
+    v = values[p.id]
     if v.queued == 0 and atomic_cas(v.queued, 0, 1) == 0:
-        queue.add(v)
+        queue.add(p)
 
 
 @func
@@ -95,21 +97,22 @@ def change_supports(c, cores):
 
 
 @kernel
-def enqueue_unsupported(c, values, queue):
+def enqueue_unsupported(c, cores, queue):
     for k in range(2):
-        v = values[c.end[k]]
-        if v.support < v.core:
-            enqueue(v, queue)
+        p = cores.graph.points[c.end[k]]
+        if cores.values[p.id].support < cores.values[p.id].core:
+            enqueue(p, cores.values, queue)
 
 
 @kernel
-def enqueue_lower(c, values, queue):
+def enqueue_lower(c, cores, queue):
     """Enqueue the ends of an inserted edge that may rise: the lower one, or both."""
-    u, v = values[c.end[0]], values[c.end[1]]
-    if u.core <= v.core:
-        enqueue(u, queue)
-    if v.core <= u.core:
-        enqueue(v, queue)
+    p, q = cores.graph.points[c.end[0]], cores.graph.points[c.end[1]]
+    first, second = cores.values[p.id].core, cores.values[q.id].core
+    if first <= second:
+        enqueue(p, cores.values, queue)
+    if second <= first:
+        enqueue(q, cores.values, queue)
 
 
 @kernel
@@ -122,27 +125,28 @@ def count_support(p, cores):
 
 
 @kernel
-def lower(v, cores, step):
+def lower(p, cores, step):
+    v = cores.values[p.id]
     v.core -= 1
     v.fell = step
     v.queued = 0
-    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree + POINT)
+    atomic_add(cores.totals.edges, p.degree + POINT)
 
 
 @kernel
-def remove_support(v, cores, step, following):
+def remove_support(p, cores, step, following):
     """Count the support of a vertex that fell; neighbours of its old value lose it."""
-    level, support = v.core, i32(0)
-    for t in cores.graph.points[v.id].nbrs:
+    level, support = cores.values[p.id].core, i32(0)
+    for t in p.nbrs:
         near = cores.values[t.id]
-        if t.id != v.id and near.core >= level:
+        if t != p and near.core >= level:
             support += 1
         if near.core == level + 1 and near.fell != step:
             if atomic_sub(near.support, 1) == level + 1:
-                following.add(near)
-    v.support = support
+                following.add(t)
+    cores.values[p.id].support = support
     if support < level:
-        following.add(v)
+        following.add(p)
 
 
 @program
@@ -159,51 +163,55 @@ def fall(cores, now, following, first, most):
 
 
 @kernel
-def reach(v, cores, queue):
+def reach(p, cores, queue):
     """Visit a candidate; if it may rise, enqueue its neighbours of equal value."""
+    v = cores.values[p.id]
     level = v.core
     v.left = v.support
-    cores.visited.add(v)
-    atomic_add(cores.totals.edges, cores.graph.points[v.id].degree + POINT)
+    cores.visited.add(p)
+    atomic_add(cores.totals.edges, p.degree + POINT)
     if v.support <= level:
-        cores.falling.add(v)
-    else:
-        for t in cores.graph.points[v.id].nbrs:
-            if cores.values[t.id].core == level:
-                enqueue(cores.values[t.id], queue)
-
-
-@kernel
-def peel_candidate(v, cores, then):
-    """Take the support of a candidate that cannot rise from its neighbours of equal value."""
-    level = v.core
-    for t in cores.graph.points[v.id].nbrs:
+        cores.falling.add(p)
+        return
+    for t in p.nbrs:
         near = cores.values[t.id]
-        if t.id != v.id and near.core == level and near.queued == 1:
-            if atomic_sub(near.left, 1) == level + 1:
-                then.add(near)
+        if near.core == level and near.queued == 0:
+            if atomic_cas(near.queued, 0, 1) == 0:
+                queue.add(t)
 
 
 @kernel
-def rise(v, queue):
+def peel_candidate(p, cores, then):
+    """Take the support of a candidate that cannot rise from its neighbours of equal value."""
+    level = cores.values[p.id].core
+    for t in p.nbrs:
+        near = cores.values[t.id]
+        if t != p and near.core == level and near.queued == 1:
+            if atomic_sub(near.left, 1) == level + 1:
+                then.add(t)
+
+
+@kernel
+def rise(p, values, queue):
+    v = values[p.id]
     v.queued = 0
     if v.left > v.core:
         v.core += 1
         v.queued = 1
-        queue.add(v)
+        queue.add(p)
 
 
 @kernel
-def give_support(v, cores):
+def give_support(p, cores):
     """Count the support of a vertex that rose; other neighbours of its new value get it."""
-    level, support = v.core, i32(0)
-    for t in cores.graph.points[v.id].nbrs:
+    level, support = cores.values[p.id].core, i32(0)
+    for t in p.nbrs:
         near = cores.values[t.id]
-        if t.id != v.id and near.core >= level:
+        if t != p and near.core >= level:
             support += 1
             if near.core == level and near.queued == 0:
                 atomic_add(near.support, 1)
-    v.support = support
+    cores.values[p.id].support = support
 
 
 @program
@@ -239,13 +247,13 @@ def repair(cores, batch, now, following):
     count, most = batch.rows, batch.most
     cores.totals.edges = 0
     foreach(batch.changes, change_supports, cores, where=lambda c: c.id < count)
-    foreach(batch.changes, enqueue_unsupported, cores.values, now,
+    foreach(batch.changes, enqueue_unsupported, cores, now,
             where=lambda c: c.id < count and c.outcome == DELETED)  # fmt: skip
     done = fall(cores, now, following, batch.step, most)
     most -= done // ABOVE * cores.round_edges
     if cores.totals.edges > most:
         return -1 - done
-    foreach(batch.changes, enqueue_lower, cores.values, now,
+    foreach(batch.changes, enqueue_lower, cores, now,
             where=lambda c: c.id < count and c.outcome == INSERTED)  # fmt: skip
     while not now.empty:
         cores.visited.clear()
@@ -261,7 +269,7 @@ def repair(cores, batch, now, following):
         most -= rounds * cores.round_edges
         now.clear()
         following.clear()
-        foreach(cores.visited, rise, now)
+        foreach(cores.visited, rise, cores.values, now)
         foreach(now, give_support, cores)
     return done
 
@@ -278,7 +286,8 @@ class DynamicCores(Maintained):
     ----------
     graph : Graph
     share : float
-        Fraction of all edges: if more are scanned, all values are recomputed.  By default 0.3.
+        Fraction of all edges: if more are scanned, all values are recomputed.  By default 0.3, on a
+        GPU 1.
 
     Raises
     ------
@@ -291,7 +300,6 @@ class DynamicCores(Maintained):
     an inserted edge may make candidates of all points of one core number.
     """
 
-    share = 0.3
     _rolls_back = False
 
     def __init__(self, graph: Any) -> None:
@@ -301,9 +309,11 @@ class DynamicCores(Maintained):
         self._table: Any = Table(
             "cores", graph.device, core=i32, support=i32, left=i32, queued=i32, fell=i64
         )
-        lists = [Collection(self._table) for _ in range(5)]
+        lists = [Collection(graph.points) for _ in range(5)]  # whose edges threads share
         self._now, self._following, *more = lists
-        rounds = ROUND if graph.device.on_host else ROUND_GPU
+        on_host = graph.device.on_host
+        self.share = SHARE if on_host else SHARE_GPU
+        rounds = ROUND if on_host else ROUND_GPU
         totals = Scalars(graph, edges=0)
         self._cores = Cores(graph, self._table, totals, *more, graph.directed, rounds)
         self._steps = 0
