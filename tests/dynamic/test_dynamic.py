@@ -183,7 +183,7 @@ def test_a_long_history(target, directed, monkeypatch):
     monkeypatch.setattr(gapped, "LEAST", 32)
     rng = np.random.default_rng(5 + directed)
     way = (lambda: testing.team(1)) if target == "cpu" else contextlib.nullcontext
-    one, steps = Changing(target, way), 80
+    one, steps = Changing(target, way), 40
 
     def some(count):
         picked = np.sort(rng.zipf(1.3, (2, count)) % POINTS, axis=0)[:: rng.choice([1, -1])]
@@ -200,6 +200,7 @@ def test_a_long_history(target, directed, monkeypatch):
         one.change(inserts=come, deletes=gone, updates=(named, weight))
         if step == steps // 2:
             one.change(delete_points=np.array([9]))
+    assert one.graph._adjacency.moves > 3 and one.graph.gapped
     validate.index(one.graph)
 
 
