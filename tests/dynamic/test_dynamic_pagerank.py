@@ -153,8 +153,6 @@ def test_every_way_to_repair(target, directed):
     @tries({"python": 3, "cpu": 30, "cuda": 40}[target])
     @given(st.integers(0, 2**32 - 1), CHOICES, st.sampled_from([1, 3]))
     def check(seed, choices, threads):
-        if target == "cpu" and not directed:  # each price is compiled
-            choices = choices._replace(dear=8.0)
         follow_at_random(target, seed, directed, choices, threads)
 
     check()

@@ -199,7 +199,7 @@ def test_broadcast_values_can_be_read_late():
     release = release.replace("T::", "")
     for n in (2, 3, 264):
         for word in (0, bits["BROADCAST"], bits["RELEASED"], bits["RELEASED"] | bits["BROADCAST"]):
-            names = {"u32": int, "members": lambda t, n=n: n, "t": None, **bits}
+            names = {"u32": int, "block_count": lambda n=n: n, **bits}
             now = (word + eval(release, names)) % 2**32
             for _ in range(n - 1):
                 assert (now ^ word) & (bits["BROADCAST"] | bits["RELEASED"]) == 0

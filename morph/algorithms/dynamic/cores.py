@@ -309,13 +309,16 @@ class DynamicCores(Maintained):
         self._table: Any = Table(
             "cores", graph.device, core=i32, support=i32, left=i32, queued=i32, fell=i64
         )
-        lists = [Collection(graph.points) for _ in range(5)]  # whose edges threads share
-        self._now, self._following, *more = lists
+        # lists of points, whose edges threads share
+        lists = [Collection(graph.points) for _ in range(5)]
+        self._now, self._following, visited, falling, then = lists
         on_host = graph.device.on_host
         self.share = SHARE if on_host else SHARE_GPU
         rounds = ROUND if on_host else ROUND_GPU
         totals = Scalars(graph, edges=0)
-        self._cores = Cores(graph, self._table, totals, *more, graph.directed, rounds)
+        self._cores = Cores(
+            graph, self._table, totals, visited, falling, then, graph.directed, rounds
+        )
         self._steps = 0
         self.refresh()
 
