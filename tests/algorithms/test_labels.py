@@ -124,7 +124,9 @@ def test_answers_of_the_registry_are_those_without_labels(row, options):
     @tries(4)
     @given(edge_lists(most=12), st.booleans(), st.sampled_from(sorted(KINDS)))
     def run(edges, directed, kind):
-        g = row.suited(graph_of((max(edges[0], 7), *edges[1:]), None, directed=directed))
+        # interpreted, it may find another one of several largest cliques each time
+        device = "cpu" if row.public_name == "max_clique" else None
+        g = row.suited(graph_of((max(edges[0], 7), *edges[1:]), device, directed=directed))
         names, of = labelled(g, kind)
         arguments = {**row.arguments_of(options), **row.complete}
         named = in_labels(arguments, of)
