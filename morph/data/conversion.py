@@ -119,6 +119,8 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
 
 def _as_type(a: Array, column: Column, where: str) -> Array:
     """Convert to the column's type, see `cast`; references have been checked."""
+    if a.dtype == column.dtype:
+        return a
     if column.ref:
         with on_device_of(a):
             return a.astype(column.dtype, copy=False)
@@ -279,7 +281,9 @@ def prepare(
     for name, length in lengths.items():
         if length != n:
             raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
-    return n, out | _converted_all(store, arrays, n if fresh is None else fresh)
+    if arrays:
+        out |= _converted_all(store, arrays, n if fresh is None else fresh)
+    return n, out
 
 
 def _converted_all(store: StoreLike, arrays: Mapping[str, Array], fresh: int) -> dict[str, Array]:
@@ -290,7 +294,8 @@ def _converted_all(store: StoreLike, arrays: Mapping[str, Array], fresh: int) ->
             target = store.target(store.columns[name])
             rows = reference_limit(target) + (fresh if target is store else 0)
             checks.append(IdCheck(a, rows, f"{store.name}.{name}", ref, -1))
-    check_all_ids(checks)
+    if checks:
+        check_all_ids(checks)
     return {n: _as_type(a, store.columns[n], f"{store.name}.{n}") for n, a in arrays.items()}
 
 

@@ -205,10 +205,11 @@ class Graph(Making, Exporting):
         """Invalidate the adjacency: points were created or deleted.
 
         A `gapped` adjacency is only extended if the points are new and the last (``appended``).
+        Without an index there is nothing to invalidate: the version stays.
         """
         if self.gapped and appended:
             self._adjacency.refresh()
-        else:
+        elif self._adjacency.used:
             self._adjacency.clear()
             self.out_identity = False
             self.moved()

@@ -13,6 +13,7 @@ import morph
 from morph.algorithms.triangulation import delaunay, insertion
 from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
 from morph.algorithms.triangulation.insertion_order import (
+    draw,
     hilbert_order,
     insertion_rounds,
     strided_blocks,
@@ -241,9 +242,11 @@ def test_the_curve_visits_neighbours(target):
 
 @given(n=st.integers(1, 300))
 def test_rounds(n):
-    order = morph.Table("order", "cpu", point=np.int32, parent=np.int32)
-    ends = insertion_rounds(order, n)
-    levels, parent = np.split(order.point.array, ends[:-1]), order.parent.array
+    g, order = morph.Graph("cpu"), morph.Table("order", "cpu", point=np.int32)
+    g.points.add("parent", morph.Ref("points"))
+    g.points.extend(n), order.extend(n)
+    morph.foreach(order, draw, g.points, n)
+    levels, parent = np.split(order.point.array, insertion_rounds(n)[:-1]), g.points.parent.array
     assert np.array_equal(np.sort(np.concatenate(levels)), np.arange(n))
     done = levels[0]
     assert len(done) == 1 and parent[done[0]] == done[0]

@@ -23,6 +23,7 @@ from morph.algorithms.triangulation.insertion import (
     insert_sequentially,
 )
 from morph.algorithms.triangulation.insertion_order import (
+    draw,
     insertion_rounds,
     order_by_keys,
     strided_blocks,
@@ -86,8 +87,10 @@ def make_first(start, a, g):
 
 
 @program
-def begin(g, start, a):
-    """Make a triangle of the point a, the first one elsewhere and the first one off their line."""
+def begin(g, order, start):
+    """Draw the order; make a triangle of its first point, one elsewhere and one off their line."""
+    foreach(order, draw, g.points, len(order))
+    a = g.points[order[0].point]
     foreach(g.points, find_second, a, start[0])
     foreach(g.points, find_third, a, start[0], g)
     foreach(start, make_first, a, g)
@@ -98,20 +101,20 @@ def begin(g, start, a):
 
 @kernel
 def find_ghosts(t, g, ghosts):
-    """Collect ghosts and unused rows; a side with a ghost behind it is on the hull."""
+    """List ghosts and unused rows; a side with a ghost behind it is on the hull."""
     side = ghost_side(t)
     if side >= 0:
-        ghosts.add(t)
+        ghosts.new(triangle=i32(t))
         if side < 3:
             edge = t.opposite[side]
             g.triangles[edge >> 2].opposite[edge & 3] = HULL
 
 
 @kernel
-def list_unused(t, end, unused):
+def list_unused(ghost, end, unused):
     """Collect the rows that are not in use, of those that the result has."""
-    if i32(t) < end:
-        unused.add(old_row=i32(t))
+    if ghost.triangle < end:
+        unused.add(old_row=ghost.triangle)
 
 
 @kernel
@@ -122,54 +125,56 @@ def list_last(t, last):
 
 
 @kernel
-def place_unused(entry, places):
-    places[i64(entry)].unused = entry.old_row
+def place_unused(entry, ghosts):
+    ghosts[i64(entry)].unused = entry.old_row
 
 
 @kernel
-def place_last(entry, places, end):
+def place_last(entry, ghosts, end):
     """These triangles are as many as the rows that are not in use."""
-    places[entry.old_row - end].new_row = places[i64(entry)].unused
+    ghosts[entry.old_row - end].new_row = ghosts[i64(entry)].unused
 
 
 @func
-def moved_half_edge(edge, end, places):
+def moved_half_edge(edge, end, ghosts):
     """The code of a half-edge after triangles from row ``end`` on have moved."""
     row = edge >> 2
-    return edge if row < end else 4 * places[row - end].new_row + (edge & 3)
+    return edge if row < end else 4 * ghosts[row - end].new_row + (edge & 3)
 
 
 @kernel
-def renumber(t, end, places):
+def renumber(t, end, ghosts):
     """Number corners as in the input, and neighbours by the rows they will have."""
     a, b, c = t.node
     if a is not None and b is not None and c is not None:
         d, e, f = t.opposite
         t.node = vector(a.parent, b.parent, c.parent)
         t.opposite = vector(
-            moved_half_edge(d, end, places),
-            moved_half_edge(e, end, places),
-            moved_half_edge(f, end, places),
+            moved_half_edge(d, end, ghosts),
+            moved_half_edge(e, end, ghosts),
+            moved_half_edge(f, end, ghosts),
         )
 
 
 @kernel
-def move(entry, g, places, end):
+def move(entry, g, ghosts, end):
     t = g.triangles[entry.old_row]
-    new = g.triangles[places[entry.old_row - end].new_row]
+    new = g.triangles[ghosts[entry.old_row - end].new_row]
     new.node = t.node
     new.opposite = t.opposite
 
 
 @program
-def drop_ghosts(g, ghosts, end, places, unused, last):
-    """Number corners as in the input, and move the triangles from row ``end`` on before it."""
+def drop_ghosts(g, ghosts, unused, last):
+    """Number corners as in the input, and move the last triangles to rows that are not in use."""
+    foreach(g.triangles, find_ghosts, g, ghosts)
+    end = i32(len(g.triangles) - len(ghosts))
     foreach(ghosts, list_unused, end, unused)
     foreach(g.triangles[end:], list_last, last)
-    foreach(unused, place_unused, places)
-    foreach(last, place_last, places, end)
-    foreach(g.triangles, renumber, end, places)
-    foreach(last, move, g, places, end)
+    foreach(unused, place_unused, ghosts)
+    foreach(last, place_last, ghosts, end)
+    foreach(g.triangles, renumber, end, ghosts)
+    foreach(last, move, g, ghosts, end)
 
 
 def delaunay_tables(
@@ -228,21 +233,19 @@ def delaunay_tables(
     kept.attach(g.points, key=(u64, 0))
     along = order_by_keys(g.points)
     kept.detach(g.points, "key")
-    order = kept.table("order", point=i32, parent=i32)
-    ends = insertion_rounds(order, n)
+    order = kept.table("order", point=i32)
+    order.extend(n)
     g.triangles.extend(2 * n)
     kept.attach(g.points, parent=(Ref("points"), None), triangle=(Ref("triangles"), None))
     with where.active():
         g.points.xy.array[:] = xp.take(xy, along, axis=0)
-        g.points.parent.array[:] = order.parent.array
     start = kept.table("start", second=i32, third=i32, begin=i32, level=i32)
     start.extend(1, second=n, third=n)
-    root = g.points[int(order[0].point)]
-    begin(g, start, root)
+    begin(g, order, start)
     if start[0].third == n:
         raise ValueError("points: all lie on one line")
     duplicates = kept.list("duplicates", g.points, n, of=Ref(g.points))
-    _insert(g, order, ends, duplicates, start)
+    _insert(g, order, duplicates, start)
     _name_corners(g, along, duplicates)
     _drop_ghosts(g)
     g.points.xy[:] = xy
@@ -250,13 +253,13 @@ def delaunay_tables(
     return g
 
 
-def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, start: Table) -> None:
+def _insert(g: Graph, order: Table, duplicates: Collection, start: Table) -> None:
     """Insert all points: those of early rounds by one thread, those of later rounds in parallel.
 
     One thread also inserts the points with large cavities, before the next round begins.
     """
     where, n = g.device, len(g.points)
-    team = available_threads()
+    team, ends = available_threads(), insertion_rounds(n)
     rounds = list(pairwise([0, *ends]))
     points = order.point.array
     joined = 0  # rounds that are too short for a list of their own
@@ -307,11 +310,8 @@ def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:
 def _drop_ghosts(g: Graph) -> None:
     """Remove ghosts and rows not in use."""
     kept, rows = KeptTables.of(g), len(g.triangles)
-    ghosts = kept.list("ghosts", g.triangles, rows // (8 if g.device.on_host else 256) + 64)
-    foreach(g.triangles, find_ghosts, g, ghosts)
-    count = len(ghosts)
-    places = kept.table("places", unused=i32, new_row=i32)
-    places.extend(count)
-    unused, last = (kept.list(name, capacity=count, old_row=i32) for name in ("unused", "last"))
-    drop_ghosts(g, ghosts, i32(rows - count), places, unused, last)
-    g.triangles.truncate(rows - count)
+    few = rows // (8 if g.device.on_host else 256) + 64
+    ghosts = kept.table("ghosts", few, triangle=i32, unused=i32, new_row=i32)
+    unused, last = (kept.list(name, capacity=few, old_row=i32) for name in ("unused", "last"))
+    drop_ghosts(g, ghosts, unused, last)
+    g.triangles.truncate(rows - len(ghosts))

@@ -100,20 +100,22 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
     numbered = stays is not None or kept is not None
     if numbered:
         m = _number(g, stays, kept)
-    node, nbr = (device.empty((m, 3), np.int32) for _ in range(2))
     kept_tables = KeptTables.of(g)
     corners = kept_tables.table("corners", node=(i32, 3), nbr=(i32, 3))
-    corners.adopt(m, {"node": node, "nbr": nbr})
+    if kept_tables.small:
+        corners.extend(m)
+    else:
+        corners.adopt(m, {name: device.empty((m, 3), np.int32) for name in corners.columns})
     columns: dict[str, Any] = {"half_edge": i32, "ends": vec(i32, 2), "by": i32, "hull": bool_}
     chords = len(g.chords) if "chords" in g.tables else 0
     sides = kept_tables.list("sides", capacity=chords + m // 256 + 64, **columns)
     (read_numbered if numbered else read_all)(g, corners, sides)
     listed = (getattr(sides, name).array for name in columns)
-    arrays = g.points.xy.array, node, nbr, *listed
+    arrays = g.points.xy.array, corners.node.array, corners.nbr.array, *listed
     xy, node, nbr, rows, ends, by, hull = find_device("cpu").asarrays(*arrays)
     order = np.argsort(rows)
     if kept_tables.small:
-        xy = xy.copy()
+        xy, node, nbr = xy.copy(), node.copy(), nbr.copy()
     return Domain(
         xy if stays is None else xy[stays], node, nbr, ends[order], by[order], hull[order]
     )

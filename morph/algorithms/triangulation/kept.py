@@ -72,9 +72,9 @@ class KeptTables:
         columns = self._columns.get(key)
         if columns is not None and columns.fits():
             columns.attach()
-            made = (table.columns[name] for name in specs)
+            rows = slice(len(table))
             with self.device.active():
-                self.device.write_all((c.array[: len(table)], c.fill) for c in made)
+                self.device.write_all([(c.array[rows], c.fill) for c in columns.columns.values()])
         else:
             columns = self._columns[key] = table.temporary_columns(**specs)
             columns.add()
@@ -87,10 +87,12 @@ class KeptTables:
         if not self.small:
             del self._columns[table.name, *names]
 
-    def table(self, name: str, **columns: Any) -> Table:
-        """Return a table outside of the graph."""
+    def table(self, name: str, capacity: int = 0, **columns: Any) -> Table:
+        """Return a table outside of the graph, with at least this capacity."""
         table: Table = self._made(name, lambda: Table(name, self.device, **columns))
         table.truncate(0)
+        if table.capacity < capacity:
+            table.resize(capacity)
         return table
 
     def add_table(self, name: str, capacity: int = 0, **columns: Any) -> Table:
@@ -106,8 +108,9 @@ class KeptTables:
     ) -> Collection:
         """Return a list with at least this capacity."""
         device = self.device if table is None else None
-        options = {"device": device, "capacity": capacity, **columns}
-        found: Collection = self._made(name, lambda: Collection(table, **options))
+        found: Collection = self._made(
+            name, lambda: Collection(table, device=device, capacity=capacity, **columns)
+        )
         found.clear()
         if found.capacity < capacity:
             found.resize(capacity)
@@ -130,7 +133,6 @@ class KeptTables:
     def release(self) -> None:
         """Leave small tables to the next call; dissolve the graph of others."""
         if self.small:
-            self.begin()
             _kept[self.device.name] = self
         else:
             self.graph.dissolve()

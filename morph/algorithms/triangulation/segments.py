@@ -145,6 +145,12 @@ def orient(s):
     s.now = s.a
 
 
+@program
+def index_and_orient(g):
+    foreach(g.triangles, index_corners)
+    foreach(g.chords, orient)
+
+
 # --- a round -------------------------------------------------------------------------------------
 
 
@@ -453,8 +459,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     )  # fmt: skip
     priority = np.random.default_rng(n).permutation(n).astype(np.int32)
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
-    foreach(g.triangles, index_corners)
-    foreach(g.chords, orient)
+    index_and_orient(g)
     work, retry, remaining, winners = (
         kept.list(f"{name} chords", g.chords, n)
         for name in ("work", "retry", "remaining", "winners")

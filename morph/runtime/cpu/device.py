@@ -110,8 +110,11 @@ class HostDevice(Device):
 
     def write(self, array: Array, values: Any) -> None:
         """Write values, large arrays by several threads, which share page faults of new memory."""
+        if getattr(values, "ndim", 0):
+            values = self.asarray(values)
         if array.nbytes < WRITE_BY_THREADS:
-            return super().write(array, values)
+            array[...] = values
+            return None
         values = self.asarray(values)
         if values.ndim > array.ndim or np.may_share_memory(array, values):
             return super().write(array, values)  # NumPy copies values that lie where it writes
