@@ -26,7 +26,8 @@ few = settings(max_examples=examples(8), suppress_health_check=list(HealthCheck)
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch, request):
-    """Let points be inserted in parallel from the start, unless there are many."""
+    """Let points be sorted, and inserted in parallel from the start, unless there are many."""
+    monkeypatch.setattr(delaunay, "FEW", 0)
     if "many" not in request.node.name:
         monkeypatch.setattr(delaunay, "FIRST_ROUNDS", 2)
         monkeypatch.setattr(delaunay, "SEQUENTIAL", 8)

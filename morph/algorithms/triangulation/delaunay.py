@@ -42,6 +42,7 @@ from morph.runtime.device import Device, device_for
 TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
 SEQUENTIAL = 2**14  # points inserted one after another, before several CPU threads find enough work
 FIRST_ROUNDS = 6  # rounds, of 32 points, inserted one after another before a GPU's threads start
+FEW = 2**8  # points that are not sorted: walks between them are shorter than the sort
 CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
 BATCH = 1024  # items that a CPU thread gathers before it claims
 STRIDE = 16  # their distance in the order, so that few compete for the same triangles
@@ -230,15 +231,11 @@ def delaunay_tables(
     kept = KeptTables(where, False) if kept is None else kept
     g = kept.begin()
     g.points.extend(xy=xy)
-    kept.attach(g.points, key=(u64, 0))
-    along = order_by_keys(g.points)
-    kept.detach(g.points, "key")
+    along = _sort(g, kept)
     order = kept.table("order", point=i32)
     order.extend(n)
     g.triangles.extend(2 * n)
     kept.attach(g.points, parent=(Ref("points"), None), triangle=(Ref("triangles"), None))
-    with where.active():
-        g.points.xy.array[:] = xp.take(xy, along, axis=0)
     start = kept.table("start", second=i32, third=i32, begin=i32, level=i32)
     start.extend(1, second=n, third=n)
     begin(g, order, start)
@@ -248,9 +245,24 @@ def delaunay_tables(
     _insert(g, order, duplicates, start)
     _name_corners(g, along, duplicates)
     _drop_ghosts(g)
-    g.points.xy[:] = xy
+    if n > FEW:
+        g.points.xy[:] = xy
     kept.detach(g.points, "parent", "triangle")
     return g
+
+
+def _sort(g: Graph, kept: KeptTables) -> Any:
+    """Sort points along a curve, unless they are few; return the row of each in the input."""
+    n, where = len(g.points), g.device
+    if n <= FEW:
+        with where.active():
+            return where.xp.arange(n)
+    kept.attach(g.points, key=(u64, 0))
+    along = order_by_keys(g.points)
+    kept.detach(g.points, "key")
+    with where.active():
+        g.points.xy.array[:] = where.xp.take(g.points.xy.array, along, axis=0)
+    return along
 
 
 def _insert(g: Graph, order: Table, duplicates: Collection, start: Table) -> None:

@@ -37,7 +37,7 @@ from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, 
 FREE = 2**31 - 1  # in `by`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
-FIRST_PART = 500  # segments in the first part on a CPU
+FIRST_PART = 1000  # segments in the first part on a CPU; so few are inserted in any order
 GROWTH = 3  # next part / segments inserted so far
 
 
@@ -457,7 +457,12 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
         capacity=min(8 * n, (2 if g.device.on_host else 1) * len(g.triangles)),
     )  # fmt: skip
-    priority = np.random.default_rng(n).permutation(n).astype(np.int32)
+    # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
+    # few of them claim the same ones.
+    size = FIRST_PART if g.device.on_host else n
+    priority = np.arange(n, dtype=np.int32)
+    if n > size or not one_by_one:
+        priority = np.random.default_rng(n).permutation(priority)
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
     index_and_orient(g)
     work, retry, remaining, winners = (
@@ -465,19 +470,20 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         for name in ("work", "retry", "remaining", "winners")
     )
     blocked = kept.list("blocked", g.chords, initial_capacity(g.device, n))
-    with g.device.active():  # by rows of triangles, whose neighbours lie near them
-        order = argsort(g.points.half_edge.array[g.chords.a.array])
-        in_order = g.chords.priority.array[order]
-    # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
-    # few of them claim the same ones.
-    end, size, round_key = 0, FIRST_PART if g.device.on_host else n, i64(FIRST_KEY)
+    if n > FIRST_PART:
+        with g.device.active():  # by rows of triangles, whose neighbours lie near them
+            order = argsort(g.points.half_edge.array[g.chords.a.array])
+            in_order = g.chords.priority.array[order]
+    end, round_key = 0, i64(FIRST_KEY)
     recover_part = recover_one_by_one if one_by_one else recover
     while end < n:
         first, end = end, min(n, end + size)
         work.clear()
         g.channel_edges.truncate(0)
         with g.device.active():
-            if end - first < n:
+            if n <= FIRST_PART:
+                work.extend_live()
+            elif end - first < n:
                 work.extend(order[(in_order >= first) & (in_order < end)])
             else:
                 work.extend(order)
