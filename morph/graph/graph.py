@@ -160,6 +160,7 @@ class Graph(Making, Exporting):
         """
         for table in self.tables.values():
             table.graph = None
+        self.kept.clear()
 
     def __getattr__(self, name: str) -> Table:
         if not name.startswith("_") and name != "tables" and name in self.tables:

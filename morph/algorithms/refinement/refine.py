@@ -41,12 +41,14 @@ from morph.algorithms.refinement.parameters import (
 from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.canonical import canonical, least_first
+from morph.algorithms.triangulation.kept import KeptObjects
 from morph.algorithms.triangulation.tables import (
     bounds,
     from_tables,
     interpolated,
     rows_of_mesh,
     scale_of,
+    tables_name,
     to_tables,
 )
 from morph.graph import Graph
@@ -248,15 +250,19 @@ def _refined(
             near = least_first(near)
         box = bounds(near)
         scale = scale_of(near, box)
-        g = to_tables(near, where, scale, limits, sizes)
+        g = to_tables(near, where, scale, limits, sizes, keep=not asked.deterministic)
+    kept = KeptObjects.of(g)
     try:
         refuse_defects(g, mesh)
-        params = parameters_of(near, asked, scale, where, box)[0]
+        params = parameters_of(near, asked, scale, where, box, kept)[0]
         rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
         with counting("transfer"):
-            return from_tables(g, near, scale, mesh.device), rounds, left
-    finally:
+            fine = from_tables(g, near, scale, mesh.device)
+    except BaseException:
         g.dissolve()
+        raise
+    kept.release(tables_name(where))
+    return fine, rounds, left
 
 
 def _devices(device: Devices, source: Any) -> list[Device]:

@@ -96,16 +96,12 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
     kept : (m,) bool array of the device, optional
         Which triangles are read; by default all.
     """
-    device, m = g.device, len(g.triangles)
+    m = len(g.triangles)
     numbered = stays is not None or kept is not None
     if numbered:
         m = _number(g, stays, kept)
     kept_tables = KeptTables.of(g)
-    corners = kept_tables.table("corners", node=(i32, 3), nbr=(i32, 3))
-    if kept_tables.small:
-        corners.extend(m)
-    else:
-        corners.adopt(m, {name: device.empty((m, 3), np.int32) for name in corners.columns})
+    corners = kept_tables.table_to_read("corners", m, node=(i32, 3), nbr=(i32, 3))
     columns: dict[str, Any] = {"half_edge": i32, "ends": vec(i32, 2), "by": i32, "hull": bool_}
     chords = len(g.chords) if "chords" in g.tables else 0
     sides = kept_tables.list("sides", capacity=chords + m // 256 + 64, **columns)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind, half_edge
+from morph.algorithms.triangulation.kept import KeptObjects, kept_by
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -23,9 +24,11 @@ from morph.operators.sort import argsort
 from morph.prelude import atomic_exch, bool_, f64, i32, i64, static, u64, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
+from morph.runtime.device import device as find_device
 
 # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
 MOST = ~BORDER >> 2
+MOST_REFINED = 1 << 13  # points of a mesh whose tables are kept: some 4 MB
 SPARE = 1 << 10  # capacity for more points, of which small meshes get many
 BLOCK = 1 << 14  # rows whose keys and numbers are computed at once
 
@@ -248,8 +251,32 @@ def scale_of(mesh: Mesh, box: Any = None) -> float:
     return scale
 
 
-def empty_tables(device: str | Device, n: int, m: int) -> Graph:
-    """Make the tables of a mesh of ``n`` points and ``m`` triangles, with capacity to refine it."""
+def empty_tables(device: str | Device, n: int, m: int, small: bool = False) -> Graph:
+    """Make the tables of a mesh of ``n`` points and ``m`` triangles, with capacity to refine it.
+
+    ``small``: they may be those of an earlier call, which has released them by `tables_name`; then
+    segments, too, have capacity.
+    """
+    where = find_device(device)
+    kept = kept_by(tables_name(where)) if small else None
+    if kept is None:
+        kept = KeptObjects(_made_tables(where), small)
+    g: Graph = kept.graph
+    for table in (g.points, g.segments, g.triangles, g.inputs):
+        table.truncate(0)
+    kept.resize(g.points, 3 * n + SPARE)
+    kept.resize(g.triangles, max(m, min(3 * m + 2 * SPARE, MOST)))
+    if small:
+        kept.resize(g.segments, n + SPARE)
+    return g
+
+
+def tables_name(device: Device) -> str:
+    """The name by which the tables of a small mesh are kept."""
+    return f"{device.name} mesh"
+
+
+def _made_tables(device: Device) -> Graph:
     g = Graph(device)
     g.points.add("xy", vec(f64, 2))
     g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32)
@@ -260,9 +287,7 @@ def empty_tables(device: str | Device, n: int, m: int) -> Graph:
         pack=("node", "opposite"),
     )  # fmt: skip
     g.triangles.limit_rows(MOST)
-    g.points.resize(3 * n + SPARE)
-    g.triangles.resize(max(m, min(3 * m + 2 * SPARE, MOST)))
-    g.add_table("inputs")
+    g.add_table("inputs", nbr=Ref("inputs")[3])
     return g
 
 
@@ -272,6 +297,7 @@ def to_tables(
     scale: float = 1.0,
     limits: Any = None,
     sizes: Any = None,
+    keep: bool = False,
 ) -> Graph:
     """Convert a mesh to tables: points, segments, triangles with half-edges and segments.
 
@@ -288,6 +314,8 @@ def to_tables(
         Largest area in each input triangle: ``inputs.limit``.
     sizes : (n,) float64 array, optional
         Edge length wanted at each point: ``points.wanted``.
+    keep : bool
+        Whether the tables of a small mesh are kept: the caller adds no columns, and releases them.
 
     Raises
     ------
@@ -295,12 +323,12 @@ def to_tables(
         If a segment is no edge of the mesh.
     """
     n, m = len(mesh.points), len(mesh.triangles)
-    g = empty_tables(device, n, m)
+    plain = limits is None and sizes is None and not carries(mesh)
+    g = empty_tables(device, n, m, keep and plain and n <= MOST_REFINED)
     work = g.device.array_device(3 * m)
     with work.active():
         g.points.extend(xy=work.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
         g.triangles.extend(node=mesh.triangles)
-        g.inputs.add("nbr", Ref("inputs")[3])
         g.inputs.extend(nbr=mesh.neighbors)
         if limits is not None:
             g.inputs.add("limit", f64)
@@ -331,7 +359,8 @@ def pairs_of(g: Graph, ends: Any, row: Any) -> Table:
     ends : (k, 2) int array
     row : (k,) int32 array
     """
-    pairs = Table("pairs", g.device, a=i32, b=i32, segment=i32, next=i32, found=bool_)
+    columns = {"a": i32, "b": i32, "segment": i32, "next": i32, "found": bool_}
+    pairs = KeptObjects.of(g).table("pairs", **columns)
     pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=row)
     return pairs
 
@@ -352,7 +381,8 @@ def link_sides(g: Graph, pairs: Table) -> Flag:
         Whether a pair is no edge.
     """
     size = max(64, 1 << (2 * len(pairs)).bit_length())
-    buckets, missing = Table("buckets", g.device, first=i32), Flag(g)
+    kept = KeptObjects.of(g)
+    buckets, missing = kept.table("buckets", first=i32), kept.flag("missing")
     buckets.extend(size, first=-1)
     link(g, pairs, buckets, u64(size - 1), missing)
     return missing
@@ -401,17 +431,19 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
 
 def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
     """The arrays of a mesh in the order of rows: their device, all rows, and the arrays by name."""
-    device, n, m, known = g.device, len(g.points), len(g.triangles), len(source.points)
-    shapes: dict[str, Any] = {"triangles": (m, 3), "neighbors": (m, 3), "point_markers": n}
-    arrays = {name: device.empty(shape, np.int32) for name, shape in shapes.items()}
-    arrays["points"] = device.empty((n, 2), np.float64)
-    device.write(arrays["point_markers"][:known], device.asarray(source.point_markers))
-    points = table_of(device, "points", xy=arrays["points"], marker=arrays["point_markers"])
-    corners = table_of(device, "corners", node=arrays["triangles"], nbr=arrays["neighbors"])
-    segments = Collection(device=device, capacity=most_sides(g), ends=vec(i32, 2), marker=i32)
+    device, kept, known = g.device, KeptObjects.of(g), len(source.points)
+    points = kept.table_to_read("all points", len(g.points), xy=(f64, 2), marker=i32)
+    corners = kept.table_to_read("corners", len(g.triangles), node=(i32, 3), nbr=(i32, 3))
+    segments = kept.list("sides", capacity=most_sides(g), ends=vec(i32, 2), marker=i32)
+    device.write(points.marker.array[:known], device.asarray(source.point_markers))
     read_mesh(g, corners, segments, points, known)
-    arrays |= {"segments": segments.ends.array, "segment_markers": segments.marker.array}
-    return device, slice(None), arrays
+    columns = {
+        "points": points.xy, "point_markers": points.marker, "triangles": corners.node,
+        "neighbors": corners.nbr, "segments": segments.ends, "segment_markers": segments.marker,
+    }  # fmt: skip
+    given = [column.array for column in columns.values()]
+    given = device.copies(*given) if kept.small else given
+    return device, slice(None), dict(zip(columns, given, strict=True))
 
 
 def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:

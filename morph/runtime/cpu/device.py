@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from ctypes import addressof, c_char
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,10 @@ class HostDevice(Device):
         return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
 
     def pointer(self, x: Array) -> int:
-        return int(x.__array_interface__["data"][0])
+        try:
+            return addressof(c_char.from_buffer(x))  # a fifth of the time of NumPy's interface
+        except (TypeError, ValueError, BufferError):  # empty, strided or read-only
+            return int(x.__array_interface__["data"][0])
 
     def asarray(self, x: Any, dtype: Any = None) -> Array:
         if type(x) is np.ndarray:
