@@ -25,6 +25,8 @@ from morph.runtime.arrays import (
 )
 from morph.runtime.device import device_of
 
+FEW_IDS = 1 << 12  # that are copied in order to be checked at once
+
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
     """Make a column; ``fill`` None is 0, or no row for a reference."""
@@ -182,9 +184,11 @@ def check_all_ids(checks: Sequence[IdCheck]) -> None:
 
 
 def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> None:
-    if is_host(a) and lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative:
-        # negative ids are large as unsigned integers
-        if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
+    quick = lowest == 0 or (lowest == -1 and a.ndim and a.size <= FEW_IDS)
+    if quick and is_host(a) and a.dtype.kind == "i" and a.dtype.isnative and a.itemsize >= 4:
+        # negative ids are large as unsigned integers; beyond the last number is the least one
+        above = a - a.dtype.type(lowest) if lowest else a
+        if int(above.view(f"u{a.dtype.itemsize}").max()) < rows - lowest:
             return
     else:
         ((low, high),) = device_of(a).extremes(a)

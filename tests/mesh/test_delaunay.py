@@ -98,7 +98,7 @@ def test_points_of_large_cavities_are_inserted_before_the_next_round(monkeypatch
             run(items, kernel, *args)
 
         monkeypatch.setattr(insertion, "foreach", traced)
-        inner.__wrapped__(g, order, *rest)
+        return inner.__wrapped__(g, order, *rest)
 
     monkeypatch.setattr(delaunay, "insert_rounds", insert_rounds)
     turn = np.linspace(1, 12, 500)[:, None]

@@ -89,12 +89,16 @@ def make_first(start, a, g):
 
 @program
 def begin(g, order, start):
-    """Draw the order; make a triangle of its first point, one elsewhere and one off their line."""
+    """Draw the order; make a triangle of its first point, one elsewhere and one off their line.
+
+    Returns whether there is such a point.
+    """
     foreach(order, draw, g.points, len(order))
     a = g.points[order[0].point]
     foreach(g.points, find_second, a, start[0])
     foreach(g.points, find_third, a, start[0], g)
     foreach(start, make_first, a, g)
+    return start[0].third < len(g.points)
 
 
 # --- the result ----------------------------------------------------------------------------------
@@ -167,7 +171,10 @@ def move(entry, g, ghosts, end):
 
 @program
 def drop_ghosts(g, ghosts, unused, last):
-    """Number corners as in the input, and move the last triangles to rows that are not in use."""
+    """Number corners as in the input, and move the last triangles to rows that are not in use.
+
+    Returns the number of triangles.
+    """
     foreach(g.triangles, find_ghosts, g, ghosts)
     end = i32(len(g.triangles) - len(ghosts))
     foreach(ghosts, list_unused, end, unused)
@@ -176,6 +183,7 @@ def drop_ghosts(g, ghosts, unused, last):
     foreach(last, place_last, ghosts, end)
     foreach(g.triangles, renumber, end, ghosts)
     foreach(last, move, g, ghosts, end)
+    return end
 
 
 def delaunay_tables(
@@ -238,8 +246,7 @@ def delaunay_tables(
     kept.attach(g.points, parent=(Ref("points"), None), triangle=(Ref("triangles"), None))
     start = kept.table("start", second=i32, third=i32, begin=i32, level=i32)
     start.extend(1, second=n, third=n)
-    begin(g, order, start)
-    if start[0].third == n:
+    if not begin(g, order, start):
         raise ValueError("points: all lie on one line")
     duplicates = kept.list("duplicates", g.points, n, of=Ref(g.points))
     _insert(g, order, duplicates, start)
@@ -283,9 +290,8 @@ def _insert(g: Graph, order: Table, duplicates: Collection, start: Table) -> Non
         early = sum(team < TEAM or b - a <= SEQUENTIAL // 2 for a, b in rounds)
         for a, b in rounds[early:]:
             points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
-    capacities = {"work": n, "retry": n, "large": initial_capacity(where, n)}
-    lists = KeptTables.of(g).list
-    work, retry, large = (lists(name, g.points, c) for name, c in capacities.items())
+    many = initial_capacity(where, n)
+    work, retry, large = KeptTables.of(g).lists(g.points, work=n, retry=n, large=many)
     level = len(ends) - max(early, joined - 1)  # rounds that are left to `insert_rounds`
     begin = ends[min(early, len(ends)) - 1] if early else 0
     for first in range(0, begin, CHUNK):
@@ -295,8 +301,7 @@ def _insert(g: Graph, order: Table, duplicates: Collection, start: Table) -> Non
     work.clear()
     start[0].begin, start[0].level = begin, level
     while begin < n:
-        insert_rounds(g, order, start[0], work, retry, large, duplicates)
-        if large.empty:
+        if not insert_rounds(g, order, start[0], work, retry, large, duplicates):
             return
         foreach(start, insert_sequentially, g, large, duplicates)
         large.clear()
@@ -325,5 +330,4 @@ def _drop_ghosts(g: Graph) -> None:
     few = rows // (8 if g.device.on_host else 256) + 64
     ghosts = kept.table("ghosts", few, triangle=i32, unused=i32, new_row=i32)
     unused, last = (kept.list(name, capacity=few, old_row=i32) for name in ("unused", "last"))
-    drop_ghosts(g, ghosts, unused, last)
-    g.triangles.truncate(rows - len(ghosts))
+    g.triangles.truncate(drop_ghosts(g, ghosts, unused, last))

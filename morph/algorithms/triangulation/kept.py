@@ -7,7 +7,7 @@ in the same order.  Each table then has the same version at each step, and bound
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from morph.data.collection import Collection, Flag, Set
@@ -91,6 +91,18 @@ class KeptObjects:
         if found.capacity < capacity:
             found.resize(capacity)
         return found
+
+    def lists(self, table: Table, **capacities: int) -> Iterator[Collection]:
+        """Return lists of rows of a table, by name; they are cleared together."""
+        made = [
+            self._made(name, lambda n=n: Collection(table, capacity=n))
+            for name, n in capacities.items()
+        ]
+        self.device.put(*(write for found in made for write in found.cleared()))
+        for found, capacity in zip(made, capacities.values(), strict=True):
+            if found.capacity < capacity:
+                found.resize(capacity)
+        return iter(made)
 
     def set(self, name: str, table: Table) -> Set:
         """Return the set of singletons of the rows of a table."""

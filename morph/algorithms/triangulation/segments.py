@@ -465,11 +465,10 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         priority = np.random.default_rng(n).permutation(priority)
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
     index_and_orient(g)
-    work, retry, remaining, winners = (
-        kept.list(f"{name} chords", g.chords, n)
-        for name in ("work", "retry", "remaining", "winners")
-    )
-    blocked = kept.list("blocked", g.chords, initial_capacity(g.device, n))
+    work, retry, remaining, winners, blocked = kept.lists(
+        g.chords, chords_due=n, chords_to_retry=n, chords_left=n, winners=n,
+        blocked=initial_capacity(g.device, n),
+    )  # fmt: skip
     if n > FIRST_PART:
         with g.device.active():  # by rows of triangles, whose neighbours lie near them
             order = argsort(g.points.half_edge.array[g.chords.a.array])
