@@ -11,7 +11,7 @@ O(n log n) expected for any points; O(log n) rounds.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -245,11 +245,12 @@ def delaunay_tables(
     g.triangles.extend(2 * n)
     kept.attach(g.points, parent=(Ref("points"), None), triangle=(Ref("triangles"), None))
     start = kept.table("start", second=i32, third=i32, begin=i32, level=i32)
-    start.extend(1, second=n, third=n)
+    plan = _plan(where, n)
+    start.extend(1, second=n, third=n, begin=plan.begin, level=plan.level)
     if not begin(g, order, start):
         raise ValueError("points: all lie on one line")
     duplicates = kept.list("duplicates", g.points, n, of=Ref(g.points))
-    _insert(g, order, duplicates, start)
+    _insert(g, order, duplicates, start, plan)
     _name_corners(g, along, duplicates)
     _drop_ghosts(g)
     if n > FEW:
@@ -272,34 +273,59 @@ def _sort(g: Graph, kept: KeptTables) -> Any:
     return along
 
 
-def _insert(g: Graph, order: Table, duplicates: Collection, start: Table) -> None:
-    """Insert all points: those of early rounds by one thread, those of later rounds in parallel.
+class Plan(NamedTuple):
+    """How points are inserted.
 
-    One thread also inserts the points with large cavities, before the next round begins.
+    Attributes
+    ----------
+    ends : list of int
+        The end of each round.
+    team : int
+        Threads for which points are reordered.
+    begin : int
+        Points of early rounds, which one thread inserts one after another.
+    level : int
+        Rounds that are left then.
     """
-    where, n = g.device, len(g.points)
+
+    ends: list[int]
+    team: int
+    begin: int
+    level: int
+
+
+def _plan(where: Device, n: int) -> Plan:
+    """Choose which of the rounds of n points one thread inserts."""
     team, ends = available_threads(), insertion_rounds(n)
-    rounds = list(pairwise([0, *ends]))
-    points = order.point.array
+    rounds = pairwise([0, *ends])
     joined = 0  # rounds that are too short for a list of their own
     if where.interprets or not where.on_host:
-        early = FIRST_ROUNDS
+        early, team = FIRST_ROUNDS, 1
     elif team == 1:
         early, joined = 0, sum(b - a <= MAX_CAVITY for a, b in rounds)
     else:
         early = sum(team < TEAM or b - a <= SEQUENTIAL // 2 for a, b in rounds)
-        for a, b in rounds[early:]:
-            points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
-    many = initial_capacity(where, n)
-    work, retry, large = KeptTables.of(g).lists(g.points, work=n, retry=n, large=many)
-    level = len(ends) - max(early, joined - 1)  # rounds that are left to `insert_rounds`
     begin = ends[min(early, len(ends)) - 1] if early else 0
+    return Plan(ends, team, begin, len(ends) - max(early, joined - 1))
+
+
+def _insert(
+    g: Graph, order: Table, duplicates: Collection, start: Table, plan: Plan
+) -> None:  # fmt: skip
+    """Insert all points: those of early rounds by one thread, those of later rounds in parallel.
+
+    One thread also inserts the points with large cavities, before the next round begins.
+    """
+    n, begin, points = len(g.points), plan.begin, order.point.array
+    for a, b in pairwise(plan.ends) if plan.team > 1 else ():
+        if a >= begin:
+            points[a:b] = strided_blocks(points[a:b], BATCH * plan.team, STRIDE)
+    many = initial_capacity(g.device, n)
+    work, retry, large = KeptTables.of(g).lists(g.points, work=n, retry=n, large=many)
     for first in range(0, begin, CHUNK):
-        work.clear()
         work.extend(points[first : min(begin, first + CHUNK)])
         foreach(start, insert_sequentially, g, work, duplicates)
-    work.clear()
-    start[0].begin, start[0].level = begin, level
+        work.clear()
     while begin < n:
         if not insert_rounds(g, order, start[0], work, retry, large, duplicates):
             return

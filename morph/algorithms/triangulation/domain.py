@@ -110,7 +110,7 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
     arrays = g.points.xy.array, corners.node.array, corners.nbr.array, *listed
     xy, node, nbr, rows, ends, by, hull = find_device("cpu").asarrays(*arrays)
     order = np.argsort(rows)
-    if kept_tables.small:
+    if kept_tables.small and g.device.on_host:  # the next call writes to these arrays
         xy, node, nbr = xy.copy(), node.copy(), nbr.copy()
     return Domain(
         xy if stays is None else xy[stays], node, nbr, ends[order], by[order], hull[order]

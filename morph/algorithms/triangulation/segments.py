@@ -477,8 +477,6 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     recover_part = recover_one_by_one if one_by_one else recover
     while end < n:
         first, end = end, min(n, end + size)
-        work.clear()
-        g.channel_edges.truncate(0)
         with g.device.active():
             if n <= FIRST_PART:
                 work.extend_live()
@@ -489,4 +487,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         lists = work, retry, remaining, winners, blocked
         round_key = i64(recover_part(g, g.channel_edges, *lists, round_key))
         size = GROWTH * end  # not by conflicts: these depend on the order of threads
+        if end < n:
+            work.clear()
+            g.channel_edges.truncate(0)
     return blocked

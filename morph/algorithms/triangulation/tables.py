@@ -419,7 +419,10 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
             origin = device.asarray(g.triangles.origin.array)[triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
     arrays |= {"holes": source.holes, "regions": source.regions}
-    arrays = dict(zip(arrays, home.asarrays(*arrays.values()), strict=True))
+    given = home.asarrays(*arrays.values())
+    if KeptObjects.of(g).small and home.on_host == device.on_host:
+        given = [home.copy(x) for x in given]  # the next call writes to these arrays
+    arrays = dict(zip(arrays, given, strict=True))
     if source.point_attributes.shape[1]:
         host = device.to_host
         placed = host(arrays["points"]), host(arrays["triangles"]), host(origin)
@@ -441,9 +444,7 @@ def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]
         "points": points.xy, "point_markers": points.marker, "triangles": corners.node,
         "neighbors": corners.nbr, "segments": segments.ends, "segment_markers": segments.marker,
     }  # fmt: skip
-    given = [column.array for column in columns.values()]
-    given = device.copies(*given) if kept.small else given
-    return device, slice(None), dict(zip(columns, given, strict=True))
+    return device, slice(None), {name: column.array for name, column in columns.items()}
 
 
 def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
