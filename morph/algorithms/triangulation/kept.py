@@ -8,6 +8,7 @@ in the same order.  Each table then has the same version at each step, and bound
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
 from morph.data.collection import Collection, Flag, Set
@@ -95,7 +96,7 @@ class KeptObjects:
     def lists(self, table: Table, **capacities: int) -> Iterator[Collection]:
         """Return lists of rows of a table, by name; they are cleared together."""
         made = [
-            self._made(name, lambda n=n: Collection(table, capacity=n))
+            self._made(name, partial(Collection, table, capacity=n))
             for name, n in capacities.items()
         ]
         self.device.put(*(write for found in made for write in found.cleared()))

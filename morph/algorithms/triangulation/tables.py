@@ -359,7 +359,7 @@ def pairs_of(g: Graph, ends: Any, row: Any) -> Table:
     ends : (k, 2) int array
     row : (k,) int32 array
     """
-    columns = {"a": i32, "b": i32, "segment": i32, "next": i32, "found": bool_}
+    columns: dict[str, Any] = {"a": i32, "b": i32, "segment": i32, "next": i32, "found": bool_}
     pairs = KeptObjects.of(g).table("pairs", **columns)
     pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=row)
     return pairs
