@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from morph.algorithms.refinement.quality import BUCKETS, DIGITS
 from morph.algorithms.triangulation.exterior import unite
-from morph.algorithms.triangulation.tables import bounds, to_tables
+from morph.algorithms.triangulation.scaling import bounds
+from morph.algorithms.triangulation.tables import to_tables
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Set
 from morph.data.table import Table

@@ -40,15 +40,11 @@ from morph.algorithms.refinement.parameters import (
 )
 from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
+from morph.algorithms.triangulation.attributes import interpolated
 from morph.algorithms.triangulation.canonical import canonical, least_first
-from morph.algorithms.triangulation.tables import (
-    bounds,
-    from_tables,
-    interpolated,
-    rows_of_mesh,
-    scale_of,
-    to_tables,
-)
+from morph.algorithms.triangulation.reading import from_tables, rows_of_mesh
+from morph.algorithms.triangulation.scaling import bounds, scale_of
+from morph.algorithms.triangulation.tables import to_tables
 from morph.graph import Graph
 from morph.language.arguments import boolean, check_callable
 from morph.language.hooks import Hook
