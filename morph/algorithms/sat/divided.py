@@ -33,7 +33,7 @@ from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
 from morph.partition.group import RankGroup
 
-ATTEMPTS: tuple[dict[str, Any], ...] = (
+DECIMATIONS: tuple[dict[str, Any], ...] = (  # options of the attempts, as in `search.SEQUENCE`
     {"undo": 1}, {"fraction": 0.02, "tolerance": 0.02, "undo": 1}, {"fraction": 0.01, "undo": 2},
     {"fraction": 0.004},
 )  # fmt: skip
@@ -70,7 +70,7 @@ class DividedSearch(Reporter):
     def solve(self) -> tuple[str, str]:
         """Try until a model is found, or no attempt is left; return status and reason."""
         own = self.settings.method != "auto"
-        for k, options in enumerate([self.settings.options] if own else ATTEMPTS):
+        for k, options in enumerate([self.settings.options] if own else DECIMATIONS):
             self.found["attempts"] = k + 1
             if self._attempt((self.settings.seed + k * 0x9E3779B9) % 2**32, options):
                 return UNSATISFIABLE, EMPTY

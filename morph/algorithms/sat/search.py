@@ -47,7 +47,7 @@ FIRST_SHARE, COMPLETE_SHARE = 0.4, 0.5  # of the time before that, for local sea
 # Beliefs of fewer literals run on one GPU (an estimate); bytes of memory for a literal (estimated)
 SINGLE_GPU_LITERALS, LITERAL_BYTES = 1 << 28, 100
 EMPTY = "unit propagation ends in an empty clause"
-METHODS: dict[str, Callable[..., Decimation]] = {
+FUNCTIONS: dict[str, Callable[..., Decimation]] = {  # of methods
     "decimation": decimate,
     "backtracking": backtrack,
     "reinforcement": reinforce,
@@ -157,7 +157,7 @@ class Reporter:
             self.settings.progress(stage, numbers)
 
 
-class Search(Reporter):
+class ModelSearch(Reporter):
     """The search for a model of one formula; `model` is the best assignment so far."""
 
     model: NDArray[np.bool_]
@@ -321,7 +321,7 @@ class Search(Reporter):
         """Decimate by the method that the user chose, or by that of the k-th attempt."""
         method, options = SEQUENCE[k % len(SEQUENCE)]
         if self.settings.method != "auto":
-            method, options = METHODS[self.settings.method], self.settings.options
+            method, options = FUNCTIONS[self.settings.method], self.settings.options
         self._report("decimation", {"attempt": k + 1, "variables": self.formula.variables})
         self.tables = self.tables or tables_in_background(self.formula, self.where)
         limits: dict[str, Any] = {"max_seconds": self._left()}
