@@ -186,7 +186,7 @@ def _rule(f: Factors, rho: float) -> tuple[Any, ...]:
 
 
 def threshold(counts: Any, wanted: int) -> tuple[int, int]:
-    """Give the bin above which fewer than ``wanted`` lie, and 2**24 times the share of it to take."""
+    """Give the bin above which fewer than ``wanted`` lie; 2**24 times the share of it to take."""
     above = np.cumsum(counts[::-1])[::-1]  # in this bin or above
     bin = int(np.flatnonzero(above >= min(wanted, int(above[0])))[-1])
     more = wanted - (int(above[bin + 1]) if bin + 1 < BINS else 0)
