@@ -8,7 +8,7 @@ from morph.compiler.ir.layout import TILE_BYTES
 from morph.compiler.ir.outline import Outline
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.group_execution import widest_group
-from morph.compiler.passes.plan import cooperative
+from morph.compiler.passes.planner import cooperative
 from morph.compiler.passes.search import shared_searches
 from morph.compiler.passes.warp_execution import kernels_by_warp
 from morph.compiler.passes.work_sharing import lists, shared_loops
