@@ -15,10 +15,8 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import Sites
 from morph.compiler.passes.group_execution import GroupPlan
 from morph.compiler.passes.grouping import Groups
-from morph.compiler.passes.liveness import (
-    Columns,
-)
 from morph.compiler.passes.search import SharedSearch
+from morph.compiler.passes.stability import Columns
 from morph.compiler.passes.work_sharing import (
     SharedLoop,
 )

@@ -12,7 +12,7 @@
    barrier-stable, which atomics need no loop, which locals are declared;
 4. for each step of a program (`StepPlan`): the actions at its barrier, and its variants.
 
-`codegen` prints a plan.  Sets of columns come from `liveness`, shared loops from `work_sharing`.
+`codegen` prints a plan.  Sets of columns come from `stability`, shared loops from `work_sharing`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,8 @@ from morph.compiler.passes.double_buffering import swapped
 from morph.compiler.passes.effects import reached
 from morph.compiler.passes.group_execution import THREAD_BYTES, group_plan, group_size
 from morph.compiler.passes.grouping import groups
-from morph.compiler.passes.independence import bound
-from morph.compiler.passes.liveness import (
-    Columns,
-    changed,
-    concurrent,
-    constants,
-    monotone,
-    named,
-    only_added_to,
-    standing,
-    unstable_columns,
-)
+from morph.compiler.passes.independence import loop_variables
+from morph.compiler.passes.liveness import constants, named
 from morph.compiler.passes.plan import (
     ANY_MEMORY,
     READ_BITS,
@@ -61,6 +51,15 @@ from morph.compiler.passes.plan import (
 )
 from morph.compiler.passes.reservations import exact_reservations
 from morph.compiler.passes.search import shared_searches
+from morph.compiler.passes.stability import (
+    Columns,
+    changed,
+    concurrent,
+    monotone,
+    only_added_to,
+    stable_at_item,
+    unstable_columns,
+)
 from morph.compiler.passes.warp_execution import (
     allows_warp_execution,
     warp_bodies,
@@ -68,7 +67,7 @@ from morph.compiler.passes.warp_execution import (
 from morph.compiler.passes.work_sharing import (
     LISTS,
     allows_shared_loop,
-    lists,
+    lists_long_rows,
     preloaded,
     runs_ahead,
     shared_loops,
@@ -87,7 +86,7 @@ NAMES_STORE = ("column", "rows", "new", "need")
 
 def cooperative(unit: ir.Unit) -> bool:
     """Whether the unit has a barrier, so that all its blocks must be resident at once."""
-    return prepares(unit) or lists(unit)
+    return prepares(unit) or lists_long_rows(unit)
 
 
 def prepares(unit: ir.Unit) -> bool:
@@ -135,7 +134,7 @@ class _Planner:
             if (found := group_plan(f, self.funcs, self.unstable[name], unit.checked))
         }
         self.warp_bodies = warp_bodies(unit, self.unstable)
-        self.stable = standing(unit, self.ahead)
+        self.stable = stable_at_item(unit, self.ahead)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)
         self.added = only_added_to(unit)
@@ -409,7 +408,7 @@ class _Planner:
             ),
             prologue=replace(self._text(f, s.prologue, nodes=before), ends=ends),
             body=replace(
-                self._text(f, s.body, live=member, nodes=inner, hidden=bound(s.loop)),
+                self._text(f, s.body, live=member, nodes=inner, hidden=loop_variables(s.loop)),
                 item="", stable=frozenset(),
             ),
             epilogue=self._text(f, s.epilogue, live=s.live_out),
@@ -423,7 +422,7 @@ class _Planner:
         before = [n for n in ir.walk(s.prologue) if id(n) not in inside]
         ends = s.prologue[-1] is not s.loop
         test = ir.Return(value=s.test, pos=s.loop.pos)
-        given = bound(s.loop)
+        given = loop_variables(s.loop)
         # variables that only the test uses are not declared in the epilogue
         apart = named((test,)) - named((*s.then, *s.tail)) - {*given}
         return Searching(
