@@ -88,7 +88,7 @@ class Factors:
         # made once: launches are found again by the identity of their arguments
         if beside is None:
             self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
-            self.totals = Scalars(device, found=np.zeros(FREE + 1, np.int64))
+            self.totals = Scalars(device, sums=np.zeros(FREE + 1, np.int64))
             self.space: Space | None = None  # of the residual graph
         else:
             self.unconverged, self.fixed, self.broken = beside.flags

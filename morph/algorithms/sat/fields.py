@@ -72,8 +72,8 @@ def measure(total, g, sums, rho, unit):
             agreement = lead if p.decided == 1 else -lead
             p.choice = 2 * i32((f32(1) - agreement) * f32((BINS - 1) / 2))
             atomic_add(g.contradictions[p.choice >> 1].count, 1)
-    total.found[BIAS] = bias
-    total.found[FREE] = free
+    total.sums[BIAS] = bias
+    total.sums[FREE] = free
 
 
 @func
@@ -348,6 +348,6 @@ def _measure(f: Factors, rho: float) -> tuple[Marginals, Any]:
     foreach(g.contradictions, clear)
     foreach(f.totals, measure, g, f.sums[0], np.float32(rho), np.float32(1 / f.scale))
     counts, opposed = (host(t.count.array).astype(np.int64) for t in (g.bins, g.contradictions))
-    found = np.array(f.totals.found).tolist()
+    found = np.array(f.totals.sums).tolist()
     bias = found[BIAS] / FINE / max(found[FREE], 1)
     return Marginals(bias, counts, float("nan"), 0), opposed

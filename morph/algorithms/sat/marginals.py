@@ -90,10 +90,10 @@ def sum_variables(total, g, sums, rho, unit):
         if p.certain == 3:
             clashes += 1
         p.certain = 0
-    total.found[BIAS] = bias
-    total.found[BITS] = bits
-    total.found[LEAST_BITS] = least
-    total.found[CLASHES] = clashes
+    total.sums[BIAS] = bias
+    total.sums[BITS] = bits
+    total.sums[LEAST_BITS] = least
+    total.sums[CLASHES] = clashes
 
 
 @kernel
@@ -113,7 +113,7 @@ def sum_clauses(total, g, sums, rho, unit, certain, ahead):
                 atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
             s += 1
         bits += i64(log2(max(f32(1) - product, f32(LEAST))) * f32(FINE)) * (1 - s)
-    total.found[FACTORS] = bits
+    total.sums[FACTORS] = bits
 
 
 @kernel
@@ -168,7 +168,7 @@ def marginals(f: Factors, rho: float = 1.0) -> Marginals:
         f.each(lambda x: observe_clauses(x.totals, x.graph, *_rule(x, rho), *_limit(x)))
         f.combine(lambda part: part.graph.points.certain.array, "or")
         f.each(lambda x: observe_variables(x.totals, x.graph, *_rule(x, rho)))
-    found = f.gather(lambda part: np.array(part.totals.found))
+    found = f.gather(lambda part: np.array(part.totals.sums))
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
     counts[0] = n - counts.sum()
     sums = found[0].tolist()
