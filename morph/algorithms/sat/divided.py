@@ -28,6 +28,7 @@ from morph.algorithms.sat.search import (
     UNSATISFIABLE,
     Reporter,
     Settings,
+    size_of_rest,
 )
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
@@ -96,9 +97,7 @@ class DividedSearch(Reporter):
                 raise validate.WrongAnswer("unit propagation on ranks refutes a formula alone")
             return True
         rest, model = done.rest, done.assignment == 1
-        self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
-        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
-        self.found["walked_clauses"] = rest.clauses
+        self.found |= size_of_rest(rest.variables, rest.clauses)
         names = done.variables
         if rest.clauses:
             model = self._beliefs(run, rest, seed)
