@@ -183,7 +183,7 @@ def refine_tables(
 def worklist(g: Graph, name: str, capacity: int, pack: Sequence[str] = ()) -> Collection:
     """Make a list of triangles to refine, see `morph.algorithms.refinement.kernels`."""
     kept = KeptObjects.of(g)
-    made = kept.list(name, g.triangles, pack=pack, stamp=Ref(g.points), bucket=i8)
+    made = kept.list(name, g.triangles, capacity, pack=pack, stamp=Ref(g.points), bucket=i8)
     kept.resize(made, capacity + SPARE if kept.small else capacity)
     return made
 
