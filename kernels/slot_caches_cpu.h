@@ -32,7 +32,6 @@ struct SlotCache {
     bool all = false;  // of a single thread: holds the whole capacity; items reserve from the cache
     bool gives(i64* meta, i32 n, Reservation& reservation);
     bool covers(i64 n, Reservation& reservation) const;
-    i64 left() const { return all ? end - at : 1ll << 50; }
     bool take(i64* meta, i32 n);
     void take_all(i64* meta);
     i32 cached_slots(i32 n);
@@ -47,7 +46,6 @@ struct SlotCache {
 struct Reservation {
     i32 n = 0;
     SlotCache* slot_cache = nullptr;
-    i64* allowance = nullptr;  // see `covers`
     operator i32() const { return n; }
     void operator+=(i32 more) { n += more; }
     void operator-=(i32 less) { n -= less; }
@@ -60,14 +58,10 @@ MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
     reservation += n;
     return true;
 }
-// The same of a single thread.  All lists cover `allowance` slots for each of the items until it is set next, so that an
-// item of few slots takes one test for all lists; another item is tested for each list, and so are all items after it.
+// The same of a single thread.
 MORPH_HOT bool SlotCache::covers(i64 n, Reservation& reservation) const {
     n = max_of(n, i64(0)) + reservation.n;
-    if (n > *reservation.allowance) {
-        if (end - at < n) return false;
-        *reservation.allowance = 0;
-    }
+    if (end - at < n) return false;
     reservation.n = i32(n);
     return true;
 }

@@ -355,7 +355,6 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
         if (queue.next - part.i > wait) queue.close();
         // including items that are queued meanwhile: the end of a range of few items is a mispredicted branch
         i64 stop = t.replay ? part.end : part.i + POLL_ITEMS;
-        caches.allow(POLL_ITEMS);
         for (; part.i < queue.next && part.i < stop; part.i++) {
             typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;

@@ -113,7 +113,7 @@ def search_hops(start, s, most, pulls: static):
 
 
 @func
-def next_bucket(s, first, base, count, low, limit, most):
+def next_bucket(s, base, count, low, limit, most):
     """Move vertices from the far to the near bucket; return the sizes of both, and the least key.
 
     Vertices at distances up to ``low`` are final: they have been in the near bucket since.
@@ -121,7 +121,7 @@ def next_bucket(s, first, base, count, low, limit, most):
     moved, kept, least = 0, 0, most
     for k in range(count):
         v = s.lists[base + k].far
-        d = s.pairs[first + v].dist
+        d = s.lists[base + v].dist
         if d <= low:
             s.lists[base + v].marks = u8(0)
         elif d <= limit:
@@ -136,36 +136,35 @@ def next_bucket(s, first, base, count, low, limit, most):
 
 
 @func
-def all_settled(s, first, limit):
+def all_settled(s, base, limit):
     """Whether there are targets, and the distances of all of them are final."""
     for k in range(len(s.targets)):
-        if s.pairs[first + s.targets[k].vertex].dist > limit:
+        if s.lists[base + s.targets[k].vertex].dist > limit:
             return False
     return len(s.targets) > 0
 
 
 @func
-def drop_unsettled(s, first, base, far, n, limit, infinity, parents: static):
-    """Remove distances larger than the limit, and clear the far bucket."""
-    for k in range(far):
-        s.lists[base + s.lists[base + k].far].marks = u8(0)
+def store_paths(s, first, base, n, limit, infinity, unreached, parents: static):
+    """Store the distances up to the limit, and the parents."""
     for v in range(n):
-        if s.pairs[first + v].dist > limit:
-            s.pairs[first + v].dist = infinity
-            if parents:
-                s.pairs[first + v].predecessor = -1
+        d = s.lists[base + v].dist
+        found = d <= limit and d != infinity
+        s.pairs[first + v].distance = d if found else unreached
+        if parents:
+            s.pairs[first + v].predecessor = s.lists[base + v].predecessor if found else i32(-1)
 
 
 @kernel
-def search_paths(start, s, delta, infinity, most, parents: static):
+def search_paths(start, s, delta, infinity, most, unreached, parents: static):
     n = i32(len(s.graph.points))
     own = claim_lists(s.claimed)
-    first, base, source = start.number * n, own * n, start.source
+    base, source = own * n, start.source
     for v in range(n):
-        s.pairs[first + v].dist = infinity
-        if parents:
-            s.pairs[first + v].predecessor = -1
-    s.pairs[first + source].dist = delta - delta
+        s.lists[base + v].dist = infinity
+        s.lists[base + v].marks = u8(0)
+    s.lists[base + source].dist = delta - delta
+    s.lists[base + source].predecessor = -1
     s.lists[base].near = source
     limit, head, near, far = delta, 0, 1, 0
     while near > 0:
@@ -173,38 +172,40 @@ def search_paths(start, s, delta, infinity, most, parents: static):
         head = head + 1 if head + 1 < n else 0
         near -= 1
         s.lists[base + p.id].marks = s.lists[base + p.id].marks & u8(FAR)
-        before = s.pairs[first + p.id].dist
+        before = s.lists[base + p.id].dist
         for t in p.outnbrs:
             d = before + s.graph.weight(p, t)
-            pair = s.pairs[first + t.id]
+            to = s.lists[base + t.id]
             if d > most or d < before:  # d < before: the sum overflowed
                 s.overflowed.set()
-            elif d < pair.dist:
-                pair.dist = d
+            elif d < to.dist:
+                to.dist = d
                 if parents:
-                    pair.predecessor = p.id
-                marks = s.lists[base + t.id].marks
+                    to.predecessor = p.id
                 if d <= limit:
-                    if marks & u8(NEAR) == u8(0):
-                        s.lists[base + t.id].marks = marks | u8(NEAR)
+                    if to.marks & u8(NEAR) == u8(0):
+                        to.marks |= u8(NEAR)
                         end = head + near if head + near < n else head + near - n
                         s.lists[base + end].near = t.id
                         near += 1
-                elif marks & u8(FAR) == u8(0):
-                    s.lists[base + t.id].marks = marks | u8(FAR)
+                elif to.marks & u8(FAR) == u8(0):
+                    to.marks |= u8(FAR)
                     s.lists[base + far].far = t.id
                     far += 1
             elif parents:
-                if d == pair.dist and before < d:
-                    pair.predecessor = min(pair.predecessor, p.id)
-        if near == 0 and all_settled(s, first, limit):
-            drop_unsettled(s, first, base, far, n, limit, infinity, parents)
-            far = 0
-        low, least = limit, limit
-        while near == 0 and far > 0:  # twice, if the next bucket is empty
-            limit = max(least, min(least, most - delta) + delta)
-            near, far, least = next_bucket(s, first, base, far, low, limit, most)
-            head = 0
+                if d == to.dist and before < d:
+                    to.predecessor = min(to.predecessor, p.id)
+        if near == 0:
+            if all_settled(s, base, limit):
+                far = 0
+            low, least = limit, limit
+            while near == 0 and far > 0:  # twice, if the next bucket is empty
+                limit = max(least, min(least, most - delta) + delta)
+                near, far, least = next_bucket(s, base, far, low, limit, most)
+                head = 0
+    # without a vertex left, all distances are final
+    ended = limit if len(s.targets) > 0 else most
+    store_paths(s, start.number * n, base, n, ended, infinity, unreached, parents)
     release_lists(s.claimed, own)
 
 
@@ -222,14 +223,17 @@ def tables_of(
     graph: Graph, count: int, columns: dict[str, Any], lists: dict[str, Any]
 ) -> tuple[Table, Table, Table]:
     """Make the tables of searches: n rows for each of ``count`` sources; for the threads' lists."""
-    n, on = len(graph.points), graph.device
-    threads = min(count, MOST_THREADS)  # others may raise the limit; unused memory is not touched
-    pairs, claimed = Table("pairs", on, **columns), Table("claimed", on, used=i32)
-    scratch = Table("lists", on, **lists)
-    pairs.extend(count * n)
-    claimed.extend(threads)
-    scratch.extend(threads * n)
-    return pairs, claimed, scratch
+    n, threads = len(graph.points), min(count, MOST_THREADS)  # others may raise the limit
+    found = [_table(graph, "pairs", count * n, columns), Table("claimed", graph.device, used=i32)]
+    found[1].extend(threads)
+    return found[0], found[1], _table(graph, "lists", threads * n, lists)
+
+
+def _table(graph: Graph, name: str, rows: int, columns: dict[str, Any]) -> Table:
+    """Make a table of unwritten memory: the threads write it, and share its page faults."""
+    table = Table(name, graph.device, **columns)
+    table.adopt(rows, {c: np.empty(rows, dtype) for c, dtype in columns.items()})
+    return table
 
 
 def queue_of(graph: Graph, starts: Any) -> Collection:
@@ -239,18 +243,19 @@ def queue_of(graph: Graph, starts: Any) -> Collection:
     return queue
 
 
-def _searches(graph: Graph, starts: Any, targets: Any, columns: dict[str, Any]) -> Searches:
+def _searches(
+    graph: Graph, starts: Any, targets: Any, columns: dict[str, Any], lists: dict[str, Any]
+) -> Searches:
     """Make the objects of searches from sources."""
-    tables = tables_of(graph, len(starts), columns, {"near": i32, "far": i32, "marks": u8})
     ends = Table("targets", graph.device, vertex=i32)
     ends.extend(vertex=np.asarray(targets, np.int32))
-    return Searches(graph, *tables, ends, Flag(graph))
+    return Searches(graph, *tables_of(graph, len(starts), columns, lists), ends, Flag(graph))
 
 
 def hops_of_each(graph: Graph, starts: Any, most: Any) -> tuple[Any, Any, int]:
     """Compute the numbers of edges from each of several sources, see `many_sources.search_levels`."""
-    work = _searches(graph, starts, (), {"dist": i32, "predecessor": i32})
-    queue = queue_of(graph, starts)
+    columns, queue = {"dist": i32, "predecessor": i32}, queue_of(graph, starts)
+    work = _searches(graph, starts, (), columns, {"near": i32})
     foreach(queue, search_hops, work, i32(most), int(not graph.directed), until_empty=True)
     shape = len(starts), -1
     distance, parents = work.pairs.dist[:].reshape(shape), work.pairs.predecessor[:].reshape(shape)
@@ -260,10 +265,17 @@ def hops_of_each(graph: Graph, starts: Any, most: Any) -> tuple[Any, Any, int]:
 def paths_of_each(
     graph: Graph, starts: Any, targets: Any, limits: tuple[Any, Any, Any], predecessors: bool
 ) -> tuple[Any, Any, bool]:
-    """Find shortest paths from each of several sources, see `many_sources.search_pairs`."""
+    """Find shortest paths from each of several sources, see `many_sources.search_pairs`.
+
+    Distances of integers are int64, of unreachable vertices the largest one.
+    """
     (infinity, most, delta), shape = limits, (len(starts), -1)
-    columns = {"dist": infinity.dtype} | ({"predecessor": i32} if predecessors else {})
-    work, queue = _searches(graph, starts, targets, columns), queue_of(graph, starts)
-    foreach(queue, search_paths, work, delta, infinity, most, int(predecessors), until_empty=True)
+    whole = infinity.dtype.kind == "i"
+    unreached = np.int64(np.iinfo(np.int64).max) if whole else infinity
+    columns = {"distance": unreached.dtype} | ({"predecessor": i32} if predecessors else {})
+    lists = {"near": i32, "far": i32, "marks": u8, "dist": infinity.dtype, "predecessor": i32}
+    work, queue = _searches(graph, starts, targets, columns, lists), queue_of(graph, starts)
+    numbers = delta, infinity, most, unreached, int(predecessors)
+    foreach(queue, search_paths, work, *numbers, until_empty=True)
     parents = work.pairs.predecessor[:].reshape(shape) if predecessors else None
-    return work.pairs.dist[:].reshape(shape), parents, work.overflowed.take()
+    return work.pairs.distance[:].reshape(shape), parents, work.overflowed.take()

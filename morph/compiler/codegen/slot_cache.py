@@ -13,29 +13,20 @@ def cache_name(e: Emission, slot: str) -> str:
     return e.names.member(e.names.prefix[slot])
 
 
-def _served(prefix: str, cache: str) -> str:
-    """The statement by which an item reserves from a cache."""
-    reservation = f"it.{prefix}_reservation"
-    return f"        {reservation}.slot_cache = &{cache}, {reservation}.allowance = &allowance;"
-
-
 def slot_caches(e: Emission) -> None:
     """The slot caches of a thread."""
     lists = [(e.names.prefix[s], cache_name(e, s)) for s in e.plan.cached]
     e.put("", "struct SlotCaches {  // what a thread has taken of lists at once, on a CPU")
     if lists:
         e.put("#ifndef __CUDACC__", f"    SlotCache {', '.join(name for _, name in lists)};")
-        e.put("    i64 allowance = 0;", "    void serve(Item& it) {")
-        e.put(*(_served(s, name) for s, name in lists))
-        e.put("    }", "    void allow(i64 items) {", "        allowance = 1ll << 50;")
-        e.put(*(f"        allowance = min_of(allowance, {name}.left());" for _, name in lists))
-        e.put("        allowance /= items;", "    }")
+        e.put("    void serve(Item& it) {")
+        e.put(*(f"        it.{s}_reservation.slot_cache = &{name};" for s, name in lists), "    }")
         e.put("    static void release(Item& it) {")
         e.put(*(f"        it.{s}_reservation.slot_cache = nullptr;" for s, _ in lists), "    }")
         e.put(
             f"    void flush() {{ {' '.join(f'{name}.flush();' for _, name in lists)} }}", "#else"
         )
-    e.put("    MORPH_FN void serve(Item&) {}", "    MORPH_FN void allow(i64) {}", "    static MORPH_FN void release(Item&) {}")
+    e.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
     e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
 
 
@@ -60,8 +51,9 @@ def batch_slots(e: Emission) -> None:
     takes = " && ".join(f"{x}.reserve_demand()" for x in names)
     e.put("    bool take() {", f"        bool all = {takes};")
     e.put(*(f"        {x}.take_demand(all);" for x in names), "        return all;", "    }")
-    e.put("    i64 allowance = 0;", "    void serve(Item& it) {")
-    e.put(*(_served(e.names.prefix[s], n) for s, n in zip(slots, names, strict=True)))
+    e.put("    void serve(Item& it) {")
+    for s, name in zip(slots, names, strict=True):
+        e.put(f"        it.{e.names.prefix[s]}_reservation.slot_cache = &{name};")
     e.put("    }", "};", "#endif")
 
 
