@@ -253,7 +253,7 @@ def _searches(
 
 
 def hops_of_each(graph: Graph, starts: Any, most: Any) -> tuple[Any, Any, int]:
-    """Compute the numbers of edges from each of several sources, see `many_sources.search_levels`."""
+    """Compute the numbers of edges from each source, see `many_sources.search_levels`."""
     columns, queue = {"dist": i32, "predecessor": i32}, queue_of(graph, starts)
     work = _searches(graph, starts, (), columns, {"near": i32})
     foreach(queue, search_hops, work, i32(most), int(not graph.directed), until_empty=True)
