@@ -126,7 +126,9 @@ def test_a_cpu_has_a_thread_for_each_source():
         assert not one.called
     assert found.distance[:, -1].tolist() == [198, 196, 194, 192, 190]
     assert hops.distance[:, -1].tolist() == [99, 98, 97, 96, 95]
-    with mock.patch.object(MODULES[1], "sources_at_once", wraps=MODULES[1].sources_at_once):
-        with mock.patch(f"{path.rpartition('.')[0]}.get_num_threads", lambda: 3):
-            few = morph.sssp(g, [7], rows=True)  # by all threads
-    assert few.distance[0, -1] == 184
+    with mock.patch.object(MODULES[1], "paths_of_each") as by_thread:
+        for threads, rows, most in ((3, 1, 1 << 16), (1, 3, 99)):  # few sources; a large graph
+            with team(threads), mock.patch(f"{path.rpartition('.')[0]}.ALONE", most):
+                far = morph.sssp(g, list(range(rows)), rows=True).distance
+            assert far[:, -1].tolist() == [198, 196, 194][:rows]
+        assert not by_thread.called

@@ -16,13 +16,14 @@ import numpy as np
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import available_threads, foreach, func, kernel
 from morph.operators.edge_map import DENSE
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_cas, i32, i64, static, u8
 from morph.runtime.threads import MOST_THREADS, get_num_threads
 
 MOST_ROWS = 1 << 26  # pairs of a batch, and rows of the lists of all threads
+ALONE = 1 << 16  # points beyond which a single thread takes the steps of `bfs`, which prefetch
 FEW = 4  # a pull looks at all vertices: a level of fewer edges than a quarter of these pushes
 NEAR, FAR = 1, 2  # bits of a vertex that is in a bucket
 
@@ -215,6 +216,8 @@ def sources_at_once(graph: Graph | PartitionedGraph, count: int) -> int:
         return 0
     n, threads = max(len(graph.points), 1), get_num_threads()
     if 2 * count < threads or threads * n > MOST_ROWS:
+        return 0
+    if n > ALONE and available_threads() == 1:
         return 0
     return MOST_ROWS // n
 
