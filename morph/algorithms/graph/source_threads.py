@@ -17,13 +17,14 @@ from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import available_threads, foreach, func, kernel
-from morph.operators.edge_map import DENSE
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_cas, i32, i64, static, u8
-from morph.runtime.threads import MOST_THREADS, get_num_threads
+from morph.runtime.threads import get_num_threads
 
 MOST_ROWS = 1 << 26  # pairs of a batch, and rows of the lists of all threads
 ALONE = 1 << 16  # points beyond which a single thread takes the steps of `bfs`, which prefetch
+MOST_LISTS = 256  # the most threads of a launch
+DENSE = 14  # as in `edge_map`
 FEW = 4  # a pull looks at all vertices: a level of fewer edges than a quarter of these pushes
 NEAR, FAR = 1, 2  # bits of a vertex that is in a bucket
 
@@ -226,7 +227,7 @@ def tables_of(
     graph: Graph, count: int, columns: dict[str, Any], lists: dict[str, Any]
 ) -> tuple[Table, Table, Table]:
     """Make the tables of searches: n rows for each of ``count`` sources; for the threads' lists."""
-    n, threads = len(graph.points), min(count, MOST_THREADS)  # others may raise the limit
+    n, threads = len(graph.points), min(count, MOST_LISTS)  # others may raise the limit
     found = [_table(graph, "pairs", count * n, columns), Table("claimed", graph.device, used=i32)]
     found[1].extend(threads)
     return found[0], found[1], _table(graph, "lists", threads * n, lists)
