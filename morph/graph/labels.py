@@ -330,7 +330,7 @@ class Labelled:
         ValueError
             If the number of values differs from that of points, or a point has no label.
         """
-        a = np.asarray(self.device.to_host(values))
+        a = np.asarray(self.device.to_host(listed(values, "values")))
         if not a.ndim or len(a) != len(self.points):
             raise ValueError(f"values have shape {a.shape}: expected one for each of "
                              f"{len(self.points)} points")  # fmt: skip
