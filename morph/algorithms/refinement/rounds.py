@@ -22,8 +22,8 @@ from morph.algorithms.refinement.kernels import (
 )
 from morph.algorithms.refinement.parameters import has_points
 from morph.algorithms.refinement.quality import BUCKETS
+from morph.algorithms.triangulation.kept import KeptObjects
 from morph.data.collection import Collection, Flag
-from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, kernel, program
@@ -46,7 +46,7 @@ def refuse_defects(g: Graph, mesh: Mesh) -> None:
     ------
     MeshError
     """
-    defect = Flag(g)
+    defect = KeptObjects.of(g).flag("defect")
     foreach(g.triangles, find_defect, g, defect)
     if defect:
         mesh.check()  # raises the usual errors; the next line those that only `violations` finds
@@ -150,9 +150,9 @@ def refine_tables(
     deterministic = "next_id" in params.table.columns
     # growth ends a launch, and deterministic rounds need capacity before they begin
     capacity = 4 * (m + SPARE) if deterministic else m
-    active, following = (worklist(g, capacity, PACKED) for _ in range(2))
-    waiting = worklist(g, 2 * capacity)
-    tables, urgent = DeterministicTables(g, params) if deterministic else None, Flag(g)
+    active, following = (worklist(g, name, capacity, PACKED) for name in ("active", "following"))
+    waiting, urgent = worklist(g, "waiting", 2 * capacity), KeptObjects.of(g).flag("urgent")
+    tables = DeterministicTables(g, params) if deterministic else None
     rounds, known = 0, len(g.points)
     always = "reason" in g.triangles.columns or "wanted" in g.points.columns
     foreach(g.triangles, find_bad, waiting, params)
@@ -180,9 +180,12 @@ def refine_tables(
             return rounds, unmet
 
 
-def worklist(g: Graph, capacity: int, pack: Sequence[str] = ()) -> Collection:
+def worklist(g: Graph, name: str, capacity: int, pack: Sequence[str] = ()) -> Collection:
     """Make a list of triangles to refine, see `morph.algorithms.refinement.kernels`."""
-    return Collection(g.triangles, capacity=capacity, pack=pack, stamp=Ref(g.points), bucket=i8)
+    kept = KeptObjects.of(g)
+    made = kept.list(name, g.triangles, capacity, pack=pack, stamp=Ref(g.points), bucket=i8)
+    kept.resize(made, capacity + SPARE if kept.small else capacity)
+    return made
 
 
 def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
@@ -192,7 +195,7 @@ def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
     """
     if "reason" in g.triangles.columns:
         g.triangles.reason = -1
-    counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
+    counts = KeptObjects.of(g).table("counts", n=vec(i32, len(REASONS)))
     counts.new()
     foreach(g.triangles, count_unmet, g, waiting, counts[0], params)
     unmet: list[int] = g.device.to_host(counts.n.array)[0].tolist()
