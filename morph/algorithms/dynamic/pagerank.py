@@ -485,8 +485,8 @@ class DynamicPageRank(Maintained):
     damping : float
         Probability of following a link, from 0 to 0.999.
     tolerance : float
-        Largest error of the ranks in sum, 1e-12 or more; rounding adds some ``1e-15 / (1 -
-        damping)``.
+        Largest error of the ranks in sum, 1e-12 or more; rounding adds some ``1e-16 / (1 -
+        damping)**2``.
 
     Attributes
     ----------
