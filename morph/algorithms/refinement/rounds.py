@@ -17,7 +17,6 @@ from morph.algorithms.refinement.kernels import (
     count_unmet,
     find_bad,
     find_defect,
-    is_current,
     refine_triangle,
 )
 from morph.algorithms.refinement.parameters import has_points
@@ -92,19 +91,24 @@ def run_rounds(g, active, following, waiting, counts, urgent, params, turns):
                 break
         last = i32(BUCKETS)
         if hasattr(params, "segments_first"):
-            foreach(active, signal_urgent, urgent, where=lambda i: i.bucket == 0 and is_current(i))
+            foreach(
+                active,
+                signal_urgent,
+                urgent,
+                where=lambda i: i.bucket == 0 and i.item.node[0] == i.stamp,
+            )
             if urgent.take():
                 last = i32(0)
                 foreach(
                     active, copy_entry, following,
-                    where=lambda i: i.bucket != 0 and is_current(i),
+                    where=lambda i: i.bucket != 0 and i.item.node[0] == i.stamp,
                 )  # fmt: skip
         if hasattr(params, "next_id"):
             run_deterministic_round(g, active, following, waiting, counts, bucket, last, params)
         else:
             foreach(
                 active, refine_triangle, g, bucket, following, waiting, params,
-                where=lambda i: i.bucket <= last and is_current(i),
+                where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
             )  # fmt: skip
         active, following = following, active
         following.clear()
