@@ -51,16 +51,23 @@ SHARE, SHARE_GPU = 0.3, 1.0  # a GPU scans an edge in half the time that `core_n
 
 
 class Cores(NamedTuple):
-    """The values to repair, and worklists, as a bundle."""
+    """The values to repair, as a bundle."""
 
     graph: Any
     values: Any  # a row for each point: ``core``, ``support``, ``left``, ``queued``, ``fell``
     totals: Any  # ``edges``: those that the repair has scanned, and `POINT` more for each point
+    both: bool  # whether each edge changes the supports of both ends: else it has an arc back
+    round_edges: int  # edges whose scan takes as long as the steps of a round
+
+
+class Lists(NamedTuple):
+    """Worklists of points.  Programs have them as arguments: lists of a bundle cannot be swapped."""
+
+    now: Any
+    following: Any
     visited: Any  # the candidates of a round
     falling: Any
     then: Any  # those that fall next
-    both: bool  # whether each edge changes the supports of both ends: else it has an arc back
-    round_edges: int  # edges whose scan takes as long as the steps of a round
 
 
 class Batch(NamedTuple):
@@ -163,15 +170,15 @@ def fall(cores, now, following, first, most):
 
 
 @kernel
-def reach(p, cores, queue):
+def reach(p, cores, visited, falling, queue):
     """Visit a candidate; if it may rise, enqueue its neighbours of equal value."""
     v = cores.values[p.id]
     level = v.core
     v.left = v.support
-    cores.visited.add(p)
+    visited.add(p)
     atomic_add(cores.totals.edges, p.degree + POINT)
     if v.support <= level:
-        cores.falling.add(p)
+        falling.add(p)
         return
     for t in p.nbrs:
         near = cores.values[t.id]
@@ -215,12 +222,12 @@ def give_support(p, cores):
 
 
 @program
-def find_candidates(cores, now, following, most):
+def find_candidates(cores, now, following, visited, falling, most):
     """Visit the candidates of a round; returns ``ABOVE * rounds`` and how many there are."""
     rounds, work = 0, 0
     while not now.empty and cores.totals.edges + rounds * cores.round_edges <= most:
         rounds, work = rounds + 1, work + len(now)
-        foreach(now, reach, cores, following)
+        foreach(now, reach, cores, visited, falling, following)
         now, following = following, now
         following.clear()
     return ABOVE * rounds + work
@@ -238,7 +245,7 @@ def peel_candidates(cores, falling, then):
 
 
 @program
-def repair(cores, batch, now, following):
+def repair(cores, batch, now, following, visited, falling, then):
     """Repair the values after a batch.
 
     Returns ``ABOVE * rounds`` and the vertices that fell or were candidates; -1 less that if this
@@ -256,20 +263,20 @@ def repair(cores, batch, now, following):
     foreach(batch.changes, enqueue_lower, cores, now,
             where=lambda c: c.id < count and c.outcome == INSERTED)  # fmt: skip
     while not now.empty:
-        cores.visited.clear()
-        cores.falling.clear()
-        cores.then.clear()
-        found = find_candidates(cores, now, following, most)
+        visited.clear()
+        falling.clear()
+        then.clear()
+        found = find_candidates(cores, now, following, visited, falling, most)
         done += found
         most -= found // ABOVE * cores.round_edges
         if cores.totals.edges > most:
             return -1 - done
-        rounds = peel_candidates(cores, cores.falling, cores.then)
+        rounds = peel_candidates(cores, falling, then)
         done += ABOVE * rounds
         most -= rounds * cores.round_edges
         now.clear()
         following.clear()
-        foreach(cores.visited, rise, cores.values, now)
+        foreach(visited, rise, cores.values, now)
         foreach(now, give_support, cores)
     return done
 
@@ -310,15 +317,12 @@ class DynamicCores(Maintained):
             "cores", graph.device, core=i32, support=i32, left=i32, queued=i32, fell=i64
         )
         # lists of points, whose edges threads share
-        lists = [Collection(graph.points) for _ in range(5)]
-        self._now, self._following, visited, falling, then = lists
+        self._lists = Lists(*(Collection(graph.points) for _ in range(5)))
         on_host = graph.device.on_host
         self.share = SHARE if on_host else SHARE_GPU
         rounds = ROUND if on_host else ROUND_GPU
         totals = Scalars(graph, edges=0)
-        self._cores = Cores(
-            graph, self._table, totals, visited, falling, then, graph.directed, rounds
-        )
+        self._cores = Cores(graph, self._table, totals, graph.directed, rounds)
         self._steps = 0
         self.refresh()
 
@@ -347,7 +351,7 @@ class DynamicCores(Maintained):
         if count > most:
             return self._recompute(0)
         batch = Batch(changes, count, most, self._steps)
-        done = repair(self._cores, batch, self._now, self._following)
+        done = repair(self._cores, batch, *self._lists)
         rounds, affected = divmod(max(done, -1 - done), ABOVE)
         self._steps += rounds
         if done < 0:
@@ -374,5 +378,5 @@ class DynamicCores(Maintained):
 
     def _put_back(self) -> None:
         """Clear the worklists: values are recomputed after a batch that failed."""
-        for c in (self._now, self._following, *self._cores[3:6]):
+        for c in self._lists:
             c.clear()
