@@ -368,8 +368,8 @@ template <class T> MORPH_FN u32 await_release(u32* barrier, u32 sense) {
     acquire();
     return now;
 }
-// These two are not inlined, since a unit has many barriers.  Called by the first thread of a block, if there are several.
-// Not with `a`: its members would be loaded again behind each call.
+// These two are not inlined, since a unit has many barriers; an argument `a` would have its members loaded again behind
+// each call.  Called by the first thread of a block, if there are several.
 // The second half of a barrier after `arrive`; returns the broadcast value.
 template <class T> MORPH_OUTLINED bool release_blocks(u32* barrier, u32 sense, bool master, bool value) {
     bool polls = block_id() == 0 && time_to_poll();

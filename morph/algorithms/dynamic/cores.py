@@ -350,6 +350,7 @@ class DynamicCores(Maintained):
             affected = count_true(core != found)
             core[:] = found
             table.queued.array[:] = 0
+            table.stamp.array[:] = 0  # after a failed batch, the next one has the same steps
         foreach(graph.points, count_support, self._cores)
         return "recomputed", affected, rounds
 
