@@ -274,7 +274,7 @@ class DynamicCores(Maintained):
     Raises
     ------
     TypeError
-        If the graph is in parts.
+        If the graph is partitioned.
 
     Notes
     -----
