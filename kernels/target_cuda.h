@@ -319,7 +319,7 @@ MORPH_FN bool time_to_poll() {
     last_poll = now;
     return true;
 }
-template <class A> MORPH_FN bool asked_to_stop(const A& a) { return *(volatile u32*)(a.barrier + STOP_WORD) != 0; }
+MORPH_FN bool asked_to_stop(const u32* barrier) { return *(volatile const u32*)(barrier + STOP_WORD) != 0; }
 #ifdef MORPH_PARTS
 // Waits at a crossing (parts.h) until the lines of all parts are at least `number`; returns false if the launch is to stop.
 // The loads of some lines are in flight at once.
@@ -332,7 +332,7 @@ template <class A> MORPH_FN bool await_parts(const A& a, const u64* lines, i32 p
                 seen[k] = first + k < parts ? load_system_word(lines + (first + k) * MAILBOX_LINE) : number;
             MORPH_UNROLL_ALL for (i32 k = 0; k < PARTS_AT_ONCE; k++) least = seen[k] < least ? seen[k] : least;
             if (least == number) break;
-            if ((spins & 255) == 0 && asked_to_stop(a)) return false;
+            if ((spins & 255) == 0 && asked_to_stop(a.barrier)) return false;
         }
     }
     return true;
@@ -340,8 +340,8 @@ template <class A> MORPH_FN bool await_parts(const A& a, const u64* lines, i32 p
 template <class A> MORPH_FN void wake_part(const A&, u64*) {}
 #endif
 // Called by the first thread of block 0 after its release from a barrier.
-template <class T, class A> MORPH_FN void pass_on_stop(const A& a, u32 sense) {
-    if (sense & T::RELEASED && !(sense & T::STOP) && asked_to_stop(a)) add_release(a.barrier, T::STOP);
+template <class T> MORPH_FN void pass_on_stop(u32* barrier, u32 sense) {
+    if (sense & T::RELEASED && !(sense & T::STOP) && asked_to_stop(barrier)) add_release(barrier, T::STOP);
 }
 // Whether all blocks see the request, by the word's value at this block's arrival.
 template <class T> MORPH_FN bool sees_stop(const T& t) {
@@ -356,39 +356,40 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     if (SINGLE_BLOCK) return t.master = speaks(t);
     if (!speaks(t)) return false;
     if (members(t) == 1) {
-        t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+        t.sense = time_to_poll() && asked_to_stop(a.barrier) ? T::RELEASED | T::STOP : 0;
         return t.master = true;
     }
     t.sense = add_release(a.barrier, T::ARRIVAL);
     return t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
 }
-template <class T, class A> MORPH_FN u32 await_release(const A& a, u32 sense) {
+template <class T> MORPH_FN u32 await_release(u32* barrier, u32 sense) {
     u32 now;
-    while (!(((now = load(a.barrier)) ^ sense) & T::RELEASED)) {}
+    while (!(((now = load(barrier)) ^ sense) & T::RELEASED)) {}
     acquire();
     return now;
 }
-// These two are not inlined, since a unit has many barriers.  Called by the first thread of a block, if there are several.
+// These two are not inlined, since a unit has many barriers; an argument `a` would have its members loaded again behind
+// each call.  Called by the first thread of a block, if there are several.
 // The second half of a barrier after `arrive`; returns the broadcast value.
-template <class T, class A> MORPH_OUTLINED bool release_blocks(const A& a, u32 sense, bool master, bool value) {
+template <class T> MORPH_OUTLINED bool release_blocks(u32* barrier, u32 sense, bool master, bool value) {
     bool polls = block_id() == 0 && time_to_poll();
     if (master) {
         u32 released = ((sense & T::RELEASED) ^ T::RELEASED) | (sense & T::STOP);
-        add_release(a.barrier, (value ? released | T::BROADCAST : released) - (sense + T::ARRIVAL));
+        add_release(barrier, (value ? released | T::BROADCAST : released) - (sense + T::ARRIVAL));
     } else {
-        value = await_release<T>(a, sense) & T::BROADCAST;
+        value = await_release<T>(barrier, sense) & T::BROADCAST;
     }
-    if (polls) pass_on_stop<T>(a, sense);
+    if (polls) pass_on_stop<T>(barrier, sense);
     return value;
 }
 // A barrier without work for the master; returns the word at the block's arrival.
-template <class T, class A> MORPH_OUTLINED u32 meet_blocks(const A& a) {
+template <class T> MORPH_OUTLINED u32 meet_blocks(u32* barrier) {
     // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
     u32 release = T::RELEASED - T::ARRIVAL * u32(block_count() - 1);
-    u32 sense = add_release(a.barrier, block_id() == 0 ? release : T::ARRIVAL);
+    u32 sense = add_release(barrier, block_id() == 0 ? release : T::ARRIVAL);
     bool polls = block_id() == 0 && time_to_poll();
-    await_release<T>(a, sense);
-    if (polls) pass_on_stop<T>(a, sense);
+    await_release<T>(barrier, sense);
+    if (polls) pass_on_stop<T>(barrier, sense);
     return sense;
 }
 // After a crossing (parts.h), at which the master broadcasts whether it has failed, all threads may have to stop.
@@ -398,7 +399,7 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
         t.master = t.has_read = t.flag_taken = false;
         return;
     }
-    if (members(t) > 1 && speaks(t)) t.broadcast_value = release_blocks<T>(a, t.sense, t.master, t.broadcast_value);
+    if (members(t) > 1 && speaks(t)) t.broadcast_value = release_blocks<T>(a.barrier, t.sense, t.master, t.broadcast_value);
     bool stop = sees_stop(t);
 #ifdef MORPH_PARTS
     if constexpr (CROSSED) stop |= speaks(t) && t.broadcast_value && load(a.parts + PARTS_STOPPED);
@@ -418,9 +419,9 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
         return;
     }
     if (members(t) > 1 && speaks(t)) {
-        t.sense = meet_blocks<T>(a);
+        t.sense = meet_blocks<T>(a.barrier);
     } else if (speaks(t) && members(t) == 1) {
-        t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+        t.sense = time_to_poll() && asked_to_stop(a.barrier) ? T::RELEASED | T::STOP : 0;
     }
     t.flag_taken = t.broadcast_value = false, t.has_read = 0;
     t.stop |= any_of_block(sees_stop(t));

@@ -152,21 +152,27 @@ template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
     if constexpr (N > 0)
         for (i32 i = 0; i < N; i++) float_total<N>(i) = 0;
 }
-// By all threads of a block, before its threads wait for each other; a function, as every barrier has a call.
-template <class A> MORPH_OUTLINED void add_totals(const A& a) {
+template <class A> MORPH_FN void add_each_total(const A& a) {
+    constexpr bool ANY = A::TOTALS > 0 && !SINGLE_BLOCK;
     add_float_totals(a);
-    if constexpr (A::TOTALS == 0 || SINGLE_BLOCK) {
-        sync_warp();
-    } else if constexpr (TARGET_GPU) {
+    if constexpr (ANY && TARGET_GPU) {
         sync_warp();
         i32 i = lane_id();
         Total sum = i < A::TOTALS ? totals()[i] : Total{0, 0};
         if (sum.low | sum.high) a.add_total(i, u64(sum.high) << 32 | sum.low), totals()[i] = {0, 0};
         sync_warp();
-    } else {
+    } else if constexpr (ANY) {
         for (i32 i = 0; i < A::TOTALS; i++)
             if (u64& sum = thread_total(i); sum) a.add_total(i, sum), sum = 0;
     }
+}
+template <class A> MORPH_OUTLINED void call_add_each_total(const A& a) { add_each_total(a); }
+// By all threads of a block, before its threads wait for each other.  As a program has many barriers, many totals are
+// added up by a function, which is not inlined, although members of `a` are loaded again behind calls that have `a`.
+constexpr i32 MANY_TOTALS = 3;
+template <class A> MORPH_FN void add_totals(const A& a) {
+    if constexpr (A::TOTALS + FLOAT_TOTALS_OF<A> < MANY_TOTALS) add_each_total(a);
+    else call_add_each_total(a);
 }
 
 // Addition without a return value to a place to which all items add: to the partial sum, if the place is the WHICH-th

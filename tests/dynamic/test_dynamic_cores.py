@@ -156,6 +156,24 @@ def test_all_of_a_batch_or_nothing():
     assert n > 10 and len(edges_of(g)) == 19
 
 
+def test_a_batch_after_one_that_failed():
+    """Its steps have the same numbers: a point that fell at one has not fallen at the other."""
+    n = 1
+    while True:
+        two_triangles = ([0, 0, 1, 0, 0, 3], [1, 2, 2, 3, 4, 4])
+        g = morph.Graph.from_edges(*two_triangles, n=5, symmetrize=True, device="cpu")
+        dynamic = morph.DynamicCores(g)
+        dynamic.share = 1e9
+        change = lambda d=dynamic: d.apply(deletes=([0, 0, 0], [1, 2, 3]))  # noqa: E731
+        if not interrupted(change, n, MemoryError, (cores,)):
+            break
+        compare(dynamic)
+        dynamic.apply(deletes=([1], [2]))
+        compare(dynamic)
+        n += 1
+    assert n > 5
+
+
 def test_every_allocation_fails_once(target):
     if target == "python":
         pytest.skip("the interpreter allocates nothing that fails")

@@ -46,21 +46,27 @@ from morph.runtime.arrays import count_true
 
 DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
 POINT = 8  # edges whose scan takes as long as a point
-ROUND, ROUND_GPU = 64, 1 << 17  # edges whose scan takes as long as the steps of a round
-SHARE, SHARE_GPU = 0.3, 1.0  # a GPU scans an edge in half the time that `core_number` takes for it
+STEP, STEP_GPU = 64, 1 << 19  # edges whose scan takes as long as a step
+SHARE, SHARE_GPU = 0.3, 1.0  # a CPU scans an edge in three times the time of `core_number`
 
 
 class Cores(NamedTuple):
-    """The values to repair, and worklists, as a bundle."""
+    """The values to repair, as a bundle."""
 
     graph: Any
-    values: Any  # a row for each point: ``core``, ``support``, ``left``, ``queued``, ``fell``
+    values: Any  # a row for each point: ``core``, ``support``, ``left``, ``queued``, ``stamp``
     totals: Any  # ``edges``: those that the repair has scanned, and `POINT` more for each point
-    visited: Any  # the candidates of a round
-    falling: Any
-    then: Any  # those that fall next
     both: bool  # whether each edge changes the supports of both ends: else it has an arc back
-    round_edges: int  # edges whose scan takes as long as the steps of a round
+    step_edges: int  # edges whose scan takes as long as a step
+
+
+class Lists(NamedTuple):
+    """Worklists of points, arguments of programs: swaps of a bundle's lists compile steps twice."""
+
+    now: Any
+    following: Any
+    visited: Any  # the candidates of a round
+    falling: Any  # those of them that cannot rise
 
 
 class Batch(NamedTuple):
@@ -69,7 +75,7 @@ class Batch(NamedTuple):
     changes: Any  # see `Applied.rows`
     rows: int  # the number of valid rows in ``changes``
     most: int  # edges, as counted in ``totals``, above which recomputing all values costs less
-    step: int  # of falls, in all batches before
+    step: int  # in which values changed last, of all batches before
 
 
 @func
@@ -125,153 +131,129 @@ def count_support(p, cores):
 
 
 @kernel
-def lower(p, cores, step):
+def lower(p, cores, step, following):
+    """Lower an unsupported vertex; it stays in the worklist, as it may have to fall further."""
     v = cores.values[p.id]
-    v.core -= 1
-    v.fell = step
     v.queued = 0
-    atomic_add(cores.totals.edges, p.degree + POINT)
-
-
-@kernel
-def remove_support(p, cores, step, following):
-    """Count the support of a vertex that fell; neighbours of its old value lose it."""
-    level, support = cores.values[p.id].core, i32(0)
-    for t in p.nbrs:
-        near = cores.values[t.id]
-        if t != p and near.core >= level:
-            support += 1
-        if near.core == level + 1 and near.fell != step:
-            if atomic_sub(near.support, 1) == level + 1:
-                following.add(t)
-    cores.values[p.id].support = support
-    if support < level:
+    if v.support < v.core:
+        v.core -= 1
+        v.stamp = step
+        atomic_add(cores.totals.edges, p.degree + POINT)
         following.add(p)
 
 
-@program
-def fall(cores, now, following, first, most):
-    """Lower values until all are supported; returns ``ABOVE * rounds`` and how many fell."""
-    rounds, work = 0, 0
-    while not now.empty and cores.totals.edges + rounds * cores.round_edges <= most:
-        rounds, work = rounds + 1, work + len(now)
-        foreach(now, lower, cores, first + rounds)
-        foreach(now, remove_support, cores, first + rounds, following)
-        now, following = following, now
-        following.clear()
-    return ABOVE * rounds + work
-
-
 @kernel
-def reach(p, cores, queue):
-    """Visit a candidate; if it may rise, enqueue its neighbours of equal value."""
+def rise(p, cores, step, queue):
     v = cores.values[p.id]
-    level = v.core
-    v.left = v.support
-    cores.visited.add(p)
-    atomic_add(cores.totals.edges, p.degree + POINT)
-    if v.support <= level:
-        cores.falling.add(p)
-        return
-    for t in p.nbrs:
-        near = cores.values[t.id]
-        if near.core == level and near.queued == 0:
-            if atomic_cas(near.queued, 0, 1) == 0:
-                queue.add(t)
-
-
-@kernel
-def peel_candidate(p, cores, then):
-    """Take the support of a candidate that cannot rise from its neighbours of equal value."""
-    level = cores.values[p.id].core
-    for t in p.nbrs:
-        near = cores.values[t.id]
-        if t != p and near.core == level and near.queued == 1:
-            if atomic_sub(near.left, 1) == level + 1:
-                then.add(t)
-
-
-@kernel
-def rise(p, values, queue):
-    v = values[p.id]
     v.queued = 0
     if v.left > v.core:
         v.core += 1
+        v.stamp = step
         v.queued = 1
         queue.add(p)
 
 
 @kernel
-def give_support(p, cores):
-    """Count the support of a vertex that rose; other neighbours of its new value get it."""
-    level, support = cores.values[p.id].core, i32(0)
+def recount(p, cores, falls, step, unsupported):
+    """Count the support of a vertex whose value changed; it takes or gives that of neighbours."""
+    v = cores.values[p.id]
+    if v.stamp != step:
+        return
+    level, support = v.core, i32(0)
+    upper, by = (level + 1, i32(-1)) if falls else (level, i32(1))  # the upper one of both values
     for t in p.nbrs:
         near = cores.values[t.id]
         if t != p and near.core >= level:
             support += 1
-            if near.core == level and near.queued == 0:
-                atomic_add(near.support, 1)
-    cores.values[p.id].support = support
+        if near.core == upper and near.stamp != step:
+            if atomic_add(near.support, by) == upper and falls:
+                unsupported.add(t)
+    v.support = support
+
+
+@kernel
+def visit(p, cores, peels, visited, falling, queue):
+    """Visit a candidate; if it may rise, enqueue its neighbours of equal value.
+
+    With ``peels`` it cannot: take its support from them, and enqueue those that then cannot either.
+    """
+    v = cores.values[p.id]
+    level = v.core
+    if not peels:
+        v.left = v.support
+        visited.add(p)
+        atomic_add(cores.totals.edges, p.degree + POINT)
+        if v.support <= level:
+            falling.add(p)
+            return
+    for t in p.nbrs:
+        near = cores.values[t.id]
+        if t != p and near.core == level:
+            if peels:
+                if near.queued == 1 and atomic_sub(near.left, 1) == level + 1:
+                    queue.add(t)
+            elif near.queued == 0 and atomic_cas(near.queued, 0, 1) == 0:
+                queue.add(t)
 
 
 @program
-def find_candidates(cores, now, following, most):
-    """Visit the candidates of a round; returns ``ABOVE * rounds`` and how many there are."""
-    rounds, work = 0, 0
-    while not now.empty and cores.totals.edges + rounds * cores.round_edges <= most:
-        rounds, work = rounds + 1, work + len(now)
-        foreach(now, reach, cores, following)
+def find_risers(cores, now, following, visited, falling, most):
+    """Visit the candidates of a round, then peel off those that cannot rise; returns the steps.
+
+    It ends early if these take longer than ``most``.
+    """
+    steps, peels = 0, False
+    while not now.empty and cores.totals.edges + steps * cores.step_edges <= most:
+        foreach(now, visit, cores, peels, visited, falling, following)
         now, following = following, now
         following.clear()
-    return ABOVE * rounds + work
+        steps += 1
+        if now.empty and not peels:
+            peels = True
+            now, falling = falling, now
+    return steps
 
 
 @program
-def peel_candidates(cores, falling, then):
-    rounds = 0
-    while not falling.empty:
-        foreach(falling, peel_candidate, cores, then)
-        falling, then = then, falling
-        then.clear()
-        rounds += 1
-    return rounds
-
-
-@program
-def repair(cores, batch, now, following):
+def repair(cores, batch, now, following, visited, falling):
     """Repair the values after a batch.
 
-    Returns ``ABOVE * rounds`` and the vertices that fell or were candidates; -1 less that if this
-    takes long: then the values are not right, and must be recomputed.
+    Returns ``ABOVE * steps`` and the vertices that fell or were candidates; -1 less that if this
+    takes long: then the values are not right, and must be recomputed.  Kernels of falls and rises
+    are the same, as each has a loop over edges, which takes seconds to compile for a GPU.
     """
-    count, most = batch.rows, batch.most
+    count, steps, work, falls = batch.rows, 0, 0, True
     cores.totals.edges = 0
     foreach(batch.changes, change_supports, cores, where=lambda c: c.id < count)
     foreach(batch.changes, enqueue_unsupported, cores, now,
             where=lambda c: c.id < count and c.outcome == DELETED)  # fmt: skip
-    done = fall(cores, now, following, batch.step, most)
-    most -= done // ABOVE * cores.round_edges
-    if cores.totals.edges > most:
-        return -1 - done
-    foreach(batch.changes, enqueue_lower, cores, now,
-            where=lambda c: c.id < count and c.outcome == INSERTED)  # fmt: skip
-    while not now.empty:
-        cores.visited.clear()
-        cores.falling.clear()
-        cores.then.clear()
-        found = find_candidates(cores, now, following, most)
-        done += found
-        most -= found // ABOVE * cores.round_edges
-        if cores.totals.edges > most:
-            return -1 - done
-        rounds = peel_candidates(cores, cores.falling, cores.then)
-        done += ABOVE * rounds
-        most -= rounds * cores.round_edges
-        now.clear()
-        following.clear()
-        foreach(cores.visited, rise, cores.values, now)
-        foreach(now, give_support, cores)
-    return done
+    while falls or not now.empty:
+        steps += 1
+        if falls:
+            foreach(now, lower, cores, batch.step + steps, following)
+            work += len(following)
+        else:
+            visited.clear()
+            falling.clear()
+            most = batch.most - steps * cores.step_edges
+            taken = find_risers(cores, now, following, visited, falling, most)
+            steps += taken
+            work += len(visited)
+            now.clear()
+            following.clear()
+        if cores.totals.edges + steps * cores.step_edges > batch.most:
+            return -1 - (ABOVE * steps + work)
+        if not falls:
+            foreach(visited, rise, cores, batch.step + steps, now)
+        foreach(now, recount, cores, falls, batch.step + steps, following)
+        if falls:
+            now, following = following, now
+            following.clear()
+            if now.empty:
+                falls = False
+                foreach(batch.changes, enqueue_lower, cores, now,
+                        where=lambda c: c.id < count and c.outcome == INSERTED)  # fmt: skip
+    return ABOVE * steps + work
 
 
 class DynamicCores(Maintained):
@@ -286,8 +268,8 @@ class DynamicCores(Maintained):
     ----------
     graph : Graph
     share : float
-        Fraction of all edges: if more are scanned, all values are recomputed.  By default 0.3, on a
-        GPU 1.
+        Fraction of the estimated work of recomputing all values, which is done if a repair takes
+        more.  By default 0.3, on a GPU 1.
 
     Raises
     ------
@@ -307,19 +289,16 @@ class DynamicCores(Maintained):
         self._lock = graph._lock
         compile_ahead("DynamicCores", graph.device, graph)
         self._table: Any = Table(
-            "cores", graph.device, core=i32, support=i32, left=i32, queued=i32, fell=i64
+            "cores", graph.device, core=i32, support=i32, left=i32, queued=i32, stamp=i64
         )
         # lists of points, whose edges threads share
-        lists = [Collection(graph.points) for _ in range(5)]
-        self._now, self._following, visited, falling, then = lists
+        self._lists = Lists(*(Collection(graph.points) for _ in range(4)))
         on_host = graph.device.on_host
         self.share = SHARE if on_host else SHARE_GPU
-        rounds = ROUND if on_host else ROUND_GPU
+        step_edges = STEP if on_host else STEP_GPU
         totals = Scalars(graph, edges=0)
-        self._cores = Cores(
-            graph, self._table, totals, visited, falling, then, graph.directed, rounds
-        )
-        self._steps = 0
+        self._cores = Cores(graph, self._table, totals, graph.directed, step_edges)
+        self._steps, self._levels = 0, 0
         self.refresh()
 
     @property
@@ -343,11 +322,13 @@ class DynamicCores(Maintained):
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         changes, count = applied.rows()
-        most = int(self.share * (POINT * len(self._table) + len(self.graph.edges)))
+        # recomputing takes a step or more for each core number
+        work = len(self.graph.edges) + self._levels * self._cores.step_edges
+        most = int(self.share * (work + POINT * len(self._table)))
         if count > most:
             return self._recompute(0)
         batch = Batch(changes, count, most, self._steps)
-        done = repair(self._cores, batch, self._now, self._following)
+        done = repair(self._cores, batch, *self._lists)
         rounds, affected = divmod(max(done, -1 - done), ABOVE)
         self._steps += rounds
         if done < 0:
@@ -359,7 +340,7 @@ class DynamicCores(Maintained):
         self._put_back()
         self._seen = -1  # until all is written
         table, graph = self._table, self.graph
-        found = core_number(graph).core
+        found, self._levels = core_number(graph)
         with graph.device.active():
             more = len(found) - len(table)
             if more > 0:
@@ -369,10 +350,11 @@ class DynamicCores(Maintained):
             affected = count_true(core != found)
             core[:] = found
             table.queued.array[:] = 0
+            table.stamp.array[:] = 0  # after a failed batch, the next one has the same steps
         foreach(graph.points, count_support, self._cores)
         return "recomputed", affected, rounds
 
     def _put_back(self) -> None:
         """Clear the worklists: values are recomputed after a batch that failed."""
-        for c in (self._now, self._following, *self._cores[3:6]):
+        for c in self._lists:
             c.clear()
