@@ -68,6 +68,7 @@ def more(device: Any) -> list[Any]:
     return [
         *(partial(changes, morph.DynamicSSSP, *kind, device) for kind in graphs),
         partial(morph.survey.backtrack, formula, max_rounds=2, device=device),
+        partial(warm.rolled_back, device),
         partial(morph.survey.believe, formula, max_rounds=2, device=device),
         partial(morph.survey.reinforce, formula, max_sweeps=2, device=device),
         partial(morph.argmax, numbers.x), partial(morph.argmin, numbers.x),
@@ -172,7 +173,7 @@ def bundled(args: Any, given: Iterator[Any]) -> list[Any]:
 def make_small() -> None:
     """Let calls have small inputs, for what is interpreted."""
     formula, points = morph.generate.random_ksat, warm._points
-    morph.generate.random_ksat = lambda k, n, ratio: formula(k, 12, ratio)
+    morph.generate.random_ksat = lambda k, n, ratio, **seed: formula(k, 12, ratio, **seed)
     warm._points = lambda: points()[:40]
 
 
