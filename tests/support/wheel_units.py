@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -109,6 +110,16 @@ class Texts(Recorder):
         super().install()
         cpu.build = self.build
         recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, binding.Compiled.wider
+        binding.MOST = sys.maxsize  # units are not compiled again
+        binding.compile_unit = common_units.compile_unit = partial(once, binding.compile_unit, {})
+        printed, print_unit = dict[int, tuple[Any, str]](), binding.print_unit
+
+        def print_once(unit: Any) -> str:
+            if id(unit) not in printed:
+                printed[id(unit)] = unit, print_unit(unit)
+            return printed[id(unit)][1]
+
+        binding.print_unit = print_once
 
         def made_wider(self: binding.Compiled) -> binding.Compiled:
             recorder.compiled(found := wider(self))
@@ -158,6 +169,21 @@ class Texts(Recorder):
             return program.__wrapped__(*bundled(args, iter(given)))
         finally:
             self.inside -= 1
+
+
+def once(
+    function: Any, known: dict[Any, tuple[Any, Any]], description: Any, slots: Any
+) -> binding.Parsed:
+    """Compile a unit once for all devices, unless it depends on a captured object."""
+    key = replace(description, device=morph.device("cpu")).key
+    if key in known and known[key][1]():
+        return known[key][0]
+    before = dict(slots.objects)
+    made = function(description, slots)
+    if not slots.captured and slots.objects == before:
+        checks = made.dependencies.checks
+        known[key] = made, lambda: all(is_equal() for is_equal in checks)
+    return made
 
 
 def on_host(x: Any) -> Any:
