@@ -357,15 +357,20 @@ def _jobs(names: Sequence[str], device: str, together: int) -> list[tuple[str, s
     return [job for _, _, job in sorted(found, key=itemgetter(0, 1))]
 
 
+def _texts_for_gpus() -> list[str]:
+    """Return, and record, the texts of the units that only GPUs launch."""
+    return list(common_units.texts_for_gpus(device_of("cpu")))
+
+
 def _ship(
-    folder: Path, architectures: tuple[str, ...], pool: Pool, bar: _Bar | _Log | None
+    folder: Path, architectures: tuple[str, ...], more: list[str], pool: Pool, bar: _Bar | _Log
 ) -> None:
-    """Compile the collected sources for GPUs, and keep binaries only."""
+    """Compile the collected sources, and ``more`` texts, for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
     of_host = [library.text() for library in LIBRARIES]
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.MODULE)
-    texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
+    texts += set(more)
     texts.sort(key=len, reverse=True)  # longest compilation first
     if jobs := list(product(texts, cuda.shared_ptx(architectures))):
         _in_parallel(pool, partial(_compile_for_gpus, folder=folder), jobs, bar)
@@ -416,6 +421,6 @@ def warm(
         if ship is None:
             _in_parallel(pool, _run, todo, bar)
         else:
-            shown = bar or _Log()
+            more, shown = pool.apply_async(_texts_for_gpus), bar or _Log()
             _in_parallel(pool, _run, todo, shown)
-            _ship(ship, _each(architectures), pool, shown)
+            _ship(ship, _each(architectures), more.get(), pool, shown)

@@ -156,13 +156,12 @@ def test_the_units_of_refine_alone():
 
 def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
     monkeypatch.setattr(cuda, "_assembler", lambda: None)
     monkeypatch.setattr(cuda, "ship", lambda text, group, folder: made.append((text, *group)))
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
     with ThreadPool(1) as pool:
-        _ship(tmp_path, ("sm_90", "sm_75"), pool, None)
+        _ship(tmp_path, ("sm_90", "sm_75"), ["extra"], pool, _Log())
     texts = "kernel", "extra", small_copies.MODULE
     assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
     assert not list(tmp_path.iterdir())
