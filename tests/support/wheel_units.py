@@ -37,11 +37,7 @@ from morph.runtime.interpreter.memory import BoundStore, Memory  # noqa: E402
 from morph.runtime.toolchain import cpu, shipped  # noqa: E402
 
 OF_USERS = {"morph_mark"}  # has a function of the caller of `compact`
-SLOW = (
-    "refine",
-    "sat",
-    "community",
-)  # calls of `morph warm` that find little, and are interpreted last
+SLOW = ("sat", "community", "refine")  # calls of `morph warm` that find little, made last
 
 
 def changes(kind: Any, dtype: Any, both: bool, device: Any) -> None:
@@ -205,7 +201,7 @@ def make_small() -> None:
 
 def find(wanted: dict[str, str], texts: Texts) -> None:
     """Make calls of `morph warm` until only units of users are wanted; remove what is found."""
-    names = sorted(warm.CALLS, key=SLOW.__contains__)
+    names = sorted(warm.CALLS, key=lambda name: SLOW.index(name) if name in SLOW else -1)
     calls = [call for name in names for call in warm.CALLS[name]("cpu")]
     builds = [c for c in calls if getattr(c, "func", None) is common_units._build_now]
     for call in (*builds, *(c for c in calls if c not in builds)):
