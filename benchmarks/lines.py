@@ -35,8 +35,8 @@ PROGRAMS = {
     "kernels": "DMR",
     "morph/algorithms/triangulation/triangulate half_edges delaunay insertion insertion_order "
     "segments exterior intersections": None,
-    "morph/algorithms/community/community candidates search nodes reduction greedy roots lists one "
-    "tasks neighbourhood": None,
+    "morph/algorithms/community/community candidates search nodes reduction greedy roots lists "
+    "one_launch tables set_search tasks neighbourhood": None,
     "morph/algorithms/graph/betweenness_batch": None,
     "morph/algorithms/graph/betweenness_weighted": None,
     "morph/algorithms/graph/many_sources": None,

@@ -18,9 +18,10 @@ from morph.algorithms.sat.decimation import decimate
 from morph.algorithms.sat.fields import backtrack, reinforce
 from morph.algorithms.sat.fixpoints import Beliefs, Surveys, Sweep, beliefs, surveys
 from morph.algorithms.sat.incremental import Solver
+from morph.algorithms.sat.options import METHODS
 from morph.algorithms.sat.probsat import Walk, walksat
 from morph.algorithms.sat.rounds import Decimation, Round
-from morph.algorithms.sat.solver import METHODS, Solution, solve
+from morph.algorithms.sat.solver import Solution, solve
 
 __all__ = [
     "METHODS", "Beliefs", "Decimation", "Round", "Solution", "Solver", "Surveys", "Sweep",

@@ -22,7 +22,7 @@ template <class I, class F> MORPH_FN bool reserve_by_warp(I& it, const F& f) {
     return done;
 }
 template <class T, i32 N>
-MORPH_FN bool add_by_warp(Inside<T, N>& x, Value<T> value, ItemBase& it, i64* status) {
+MORPH_FN bool add_by_warp(InlineLocal<T, N>& x, Value<T> value, ItemBase& it, i64* status) {
 #ifdef MORPH_FAULTS
     bool full = by_leader([&] { return injected(status, it); }) || x.n >= N;
 #else
@@ -32,7 +32,7 @@ MORPH_FN bool add_by_warp(Inside<T, N>& x, Value<T> value, ItemBase& it, i64* st
     else it.failed = -1;
     return !it.failed;
 }
-template <class T, i32 N> MORPH_FN void fill_with(Inside<T, N>& x, Value<T> value) {
+template <class T, i32 N> MORPH_FN void fill_with(InlineLocal<T, N>& x, Value<T> value) {
     MORPH_UNROLL for (i32 i = 0; i < x.n; i++) x.v[i] = value;
 }
 
@@ -74,7 +74,7 @@ template <class Op, class T> MORPH_FN T combine_lanes(Op op, T x) {
 }
 // Combine the values of all lanes, in each of them.
 template <class Op, class T> MORPH_FN void combine_value(T& x) { x = combine_lanes(Op(), x); }
-template <class Op, class T, i32 N> MORPH_FN void combine_elements(Inside<T, N>& x) {
+template <class Op, class T, i32 N> MORPH_FN void combine_elements(InlineLocal<T, N>& x) {
     MORPH_UNROLL for (i32 i = 0; i < x.n; i++) x.v[i] = combine_lanes(Op(), x.v[i]);
 }
 

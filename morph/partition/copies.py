@@ -1,7 +1,7 @@
 """Programs that a group of devices executes together, each on rows of its own and on copies.
 
-See `morph.compiler.passes.copied_program`: one launch of each part, in which the parts combine
-columns of common rows at crossings.
+See `morph.compiler.partitioning.copied_program`: one launch of each part, in which the parts
+combine columns of common rows at crossings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import MOST_PARTS
-from morph.compiler.passes.copied_program import derive_copied
+from morph.compiler.partitioning.copied_program import derive_copied
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.language.bundles import flat

@@ -16,8 +16,8 @@ from weakref import ref
 
 import numpy as np
 
-from morph.compiler.passes.partitioning import Message, Partitioning, derive, describe
-from morph.compiler.passes.replicated import Agreement
+from morph.compiler.partitioning.derivation import Message, Partitioning, derive, describe
+from morph.compiler.partitioning.replicated import Agreement
 from morph.data.versions import latest
 from morph.language.bundles import flat
 from morph.language.messages import shortened

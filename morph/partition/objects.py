@@ -7,7 +7,7 @@ from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.partitioning import Hidden
+from morph.compiler.partitioning.derivation import Hidden
 from morph.data.row import Row
 from morph.language.bundles import flat, is_bundle
 from morph.language.messages import shown

@@ -17,7 +17,7 @@ from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
 from morph.compiler.ir.layout import GLOBAL, MOST_PARTS, Equal, Parts, Route
-from morph.compiler.passes.partitioned_program import (
+from morph.compiler.partitioning.program import (
     NeedsSteps,
     PartitionedProgram,
     describe_program,

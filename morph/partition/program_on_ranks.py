@@ -16,7 +16,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import MAILBOX_LINE, MOST_PARTS, MOST_WORDS, Parts, Route
-from morph.compiler.passes.partitioned_program import OWN_VALUES, Box
+from morph.compiler.partitioning.program import OWN_VALUES, Box
 from morph.data.layout import strided_rows
 from morph.launch.binding import Where
 from morph.launch.launcher import RUN

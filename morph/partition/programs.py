@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from morph.compiler.ir.layout import MOST_PARTS
-from morph.compiler.passes.partitioned_program import NeedsSteps, PartitionedProgram, derive_program
+from morph.compiler.partitioning.program import NeedsSteps, PartitionedProgram, derive_program
 from morph.language.bundles import flat
 from morph.language.errors import LanguageError
 from morph.language.weak import WeakMap

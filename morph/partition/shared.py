@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from morph.compiler.ir.layout import MARKED_ROWS, Route
-from morph.compiler.passes.partitioned_program import NeedsSteps
+from morph.compiler.partitioning.program import NeedsSteps
 from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.language.dtypes import vec

@@ -17,7 +17,7 @@ from targets import tries
 
 import morph
 from morph.algorithms.community import community as module
-from morph.algorithms.community import lists, neighbourhood, tasks
+from morph.algorithms.community import lists, neighbourhood, tables
 from morph.cli import main
 
 
@@ -66,8 +66,8 @@ def test_against_all_subgraphs(target, data):
     top = data.draw(st.sampled_from([1, 2, 5, 1000]))
     as_on_a_gpu = target == "python" and data.draw(st.booleans())
     with (
-        mock.patch.object(tasks, "FEW_ITEMS_CPU", as_on_a_gpu << 20),
-        mock.patch.object(tasks, "VISITS_INSIDE_CPU", as_on_a_gpu),
+        mock.patch.object(tables, "FEW_ITEMS_CPU", as_on_a_gpu << 20),
+        mock.patch.object(tables, "VISITS_INSIDE_CPU", as_on_a_gpu),
         mock.patch.object(module, "MAX_UNREDUCED_CPU", data.draw(st.sampled_from([0, 1 << 30]))),
         mock.patch.object(module, "MAX_DEGREES_CPU", data.draw(st.sampled_from([0, 64]))),
         mock.patch.object(module, "MAX_FEW_CPU", data.draw(st.sampled_from([0, 256]))),
@@ -113,7 +113,7 @@ def test_sizes_and_widths_agree(seed):
         morph.validate.community(g, found, 5, (3, most))
         assert found.proved and found.min_degree >= before
         before = found.min_degree
-        with mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1):
+        with mock.patch.object(tables, "INITIAL_NODE_LIMIT_CPU", 1):
             again = morph.community(g, 5, (3, most), all=True)
         assert again.min_degree == before
         assert found.vertices.tolist() in [x.tolist() for x in again.all]
@@ -229,7 +229,7 @@ def test_lists_within_launches_that_end():
         with (
             mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1),
             mock.patch.object(module.Run, "search", lambda *_, **__: None),
-            mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
+            mock.patch.object(lists, "INITIAL_NODE_LIMIT", 1),
             mock.patch.object(lists, "NODES_PER_ITEM", 1),
         ):
             found = morph.community(g, 7, size)
@@ -245,8 +245,8 @@ def test_hard_queries_wait_for_others():
     best = morph.community(g, queries, size)
     with (
         mock.patch.object(module, "NODES_CPU", 1),
-        mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
-        mock.patch.object(tasks, "FEW_ITEMS_CPU", 1 << 20),
+        mock.patch.object(tables, "INITIAL_NODE_LIMIT_CPU", 1),
+        mock.patch.object(tables, "FEW_ITEMS_CPU", 1 << 20),
     ):
         found = morph.community(g, queries, size)
     assert [x.min_degree for x in found] == [x.min_degree for x in best]
@@ -264,9 +264,9 @@ def test_small_hash_tables_and_batches():
     ):  # fmt: skip
         g = morph.Graph.from_edges(*edges, n=300, symmetrize=True, device="cpu")
         with (
-            mock.patch.object(tasks, "FIRST_SLOTS_CPU", first),
-            mock.patch.object(tasks, "MAX_SLOTS", most),
-            mock.patch.object(tasks, "MAX_DIRECT_CPU", direct),
+            mock.patch.object(tables, "FIRST_SLOTS_CPU", first),
+            mock.patch.object(tables, "MAX_SLOTS", most),
+            mock.patch.object(tables, "MAX_DIRECT_CPU", direct),
             mock.patch.object(module, "MAX_BATCH_CPU", batch),
         ):
             degrees.append([x.min_degree for x in morph.community(g, queries, size)])
@@ -281,16 +281,16 @@ def test_one_query_and_many_agree():
     for degrees in (0, 64):
         with (
             mock.patch.object(module, "MAX_DEGREES_CPU", degrees),
-            mock.patch.object(tasks, "VISITS_INSIDE_CPU", degrees > 0),  # as on a GPU
+            mock.patch.object(tables, "VISITS_INSIDE_CPU", degrees > 0),  # as on a GPU
         ):
             many = morph.community(g, queries, size)
             for q, wanted in zip(queries, many, strict=True):
-                with mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1):
+                with mock.patch.object(tables, "INITIAL_NODE_LIMIT_CPU", 1):
                     found = morph.community(g, q, size)
                 morph.validate.community(g, found, q, size)
                 assert found.proved and found.min_degree == wanted.min_degree
     with (
-        mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
+        mock.patch.object(tables, "INITIAL_NODE_LIMIT_CPU", 1),
         pytest.raises(ZeroDivisionError),
     ):
         morph.community(g, 1, (6, 12), progress=lambda _, __, nodes: 1 // (nodes < 9))
@@ -307,8 +307,8 @@ def test_one_query_and_many_agree():
         assert found.proved and found.min_degree == twice[0].min_degree
     g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
     with (
-        mock.patch.object(tasks, "FIRST_SLOTS_CPU", 4),
-        mock.patch.object(tasks, "MAX_DIRECT_CPU", 0),
+        mock.patch.object(tables, "FIRST_SLOTS_CPU", 4),
+        mock.patch.object(tables, "MAX_DIRECT_CPU", 0),
     ):
         assert [morph.community(g, q, size).min_degree for q in queries] == [
             x.min_degree for x in many
@@ -322,7 +322,7 @@ def test_few_queries_in_one_launch():
     queries = np.array([1, 5, 9, 5, members[0]])
     sizes = np.array([[6, 10], [2, 3], [6, 6], [1, 1], [90, 99]])
     wanted = morph.community(g, queries, sizes)
-    few, calls = tasks.OneQueryTables.search_few, []
+    few, calls = tables.OneLaunchTables.search_few, []
 
     def counted(self, given, end, report):
         found = few(self, given, end, report)
@@ -331,11 +331,11 @@ def test_few_queries_in_one_launch():
 
     with (
         mock.patch.object(module, "MAX_FEW_CPU", 256),
-        mock.patch.object(tasks.OneQueryTables, "search_few", counted),
+        mock.patch.object(tables.OneLaunchTables, "search_few", counted),
         mock.patch.object(module.Run, "decide", None),  # nothing is left
     ):
         found = morph.community(g, queries, sizes)
-        with mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1):  # several launches
+        with mock.patch.object(tables, "INITIAL_NODE_LIMIT_CPU", 1):  # several launches
             again = morph.community(g, queries, sizes, progress=lambda *_: None)
         with pytest.raises(ZeroDivisionError):
             morph.community(g, queries, sizes, progress=lambda *_: 1 // 0)

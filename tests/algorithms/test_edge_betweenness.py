@@ -177,7 +177,7 @@ def test_refusals(target):
     if parts is not None:
         for run in (lambda: morph.betweenness(parts, weighted=True),
                     lambda: morph.edge_betweenness(parts)):  # fmt: skip
-            with pytest.raises(TypeError, match="not in parts"):
+            with pytest.raises(TypeError, match="not a partitioned graph"):
                 run()
 
 

@@ -54,7 +54,7 @@ def test_what_is_no_path(target):
         (g, found, 1.5, None, TypeError, "target is an integer, not 1.5"),
         (g, morph.sssp(g), 1, None, ValueError, "the result has no predecessors"),
         (g, morph.bfs(g, [0], rows=True), 1, None, ValueError, r"shape \(1, 4\), not \(4,\)"),
-        (morph.partition(g, ["cpu"] * 2), found, 1, None, TypeError, "not in parts"),
+        (morph.partition(g, ["cpu"] * 2), found, 1, None, TypeError, "not a partitioned graph"),
     ):
         if target == "cpu" or not isinstance(graph, morph.PartitionedGraph):
             with pytest.raises(error, match=message):

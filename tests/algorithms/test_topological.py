@@ -115,7 +115,7 @@ def test_graphs_of_other_libraries():
     with pytest.raises(TypeError, match="no graph can be made of"):
         morph.topological_order(None)
     parts = morph.partition(morph.Graph.from_edges([0], [1]), ["cpu"] * 2)
-    with pytest.raises(TypeError, match="not in parts"):
+    with pytest.raises(TypeError, match="not a partitioned graph"):
         morph.topological_order(parts)
 
 

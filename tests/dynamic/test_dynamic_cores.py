@@ -198,5 +198,5 @@ def test_no_points_no_edges_and_weights():
     dynamic = morph.DynamicCores(g)
     dynamic.apply(([2], [0], [-np.inf]))
     assert dynamic.core.tolist() == [2, 2, 2]
-    with pytest.raises(TypeError, match="on one device, not in parts"):
+    with pytest.raises(TypeError, match="on one device, not a partitioned graph"):
         morph.DynamicCores(morph.partition(g, ["cpu"] * 2))

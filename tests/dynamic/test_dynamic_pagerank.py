@@ -259,5 +259,5 @@ def test_other_changes_and_what_is_refused(target):
     for options in ({"damping": 1.0}, {"tolerance": 0.0}, {"tolerance": np.nan}):
         with pytest.raises(ValueError, match="is from"):
             morph.DynamicPageRank(g, **options)
-    with pytest.raises(TypeError, match="in parts"):
+    with pytest.raises(TypeError, match="partitioned graph"):
         morph.DynamicPageRank(morph.partition(g.to("cpu"), ["cpu"] * 2))

@@ -174,6 +174,22 @@ def two_ways(p):
 
 
 @morph.kernel
+def adds_in_front(p):
+    n = 0
+    for t in p.outnbrs:
+        n = t.id + n
+    p.y = n
+
+
+@morph.kernel
+def subtracts_from(p):
+    n = 0
+    for t in p.outnbrs:
+        n = t.id - n
+    p.y = n
+
+
+@morph.kernel
 def raises(p):
     for t in p.outnbrs:
         if not UP.raised:
@@ -257,7 +273,9 @@ def test_functions_that_allocate_keep_their_loop():
 
 
 @pytest.mark.unchecked  # loops of checked kernels are not shared
-@pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on, raises, calls_updates])
+@pytest.mark.parametrize(
+    "kernel", [simple, marks, branches, goes_on, adds_in_front, raises, calls_updates]
+)
 def test_loops_that_are_shared(kernel):
     assert "WORK_SHARING = true" in text(kernel)
 
@@ -268,7 +286,8 @@ def test_loops_that_are_shared(kernel):
     [
         breaks, returns, counts, last_wins, reads_its_own, asks_in_between, from_behind, calls,
         calls_two_updates, calls_last_wins, calls_asks_in_between,
-        hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways, reports_what_it_saw,
+        hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways, subtracts_from,
+        reports_what_it_saw,
     ],
 )  # fmt: skip
 def test_loops_whose_order_counts(kernel):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import morph
-from morph.compiler.passes.partitioning import derive
+from morph.compiler.partitioning.derivation import derive
 from morph.data.collection import Collection, Flag, Set
 from morph.data.row import RowRange
 from morph.graph import Graph

@@ -350,3 +350,30 @@ def test_more_ways_than_words_fit_are_followed(target):
 
     lists[1].add(0)
     assert around(*lists) == around.eager(*lists) == 10
+
+
+@morph.kernel
+def add_one(p, now, after):
+    after[p.id] = now[p.id] + 1
+
+
+@morph.program
+def alternate(t, now, after, rounds):
+    """Two columns that change places in each round."""
+    i = 0
+    while i < rounds:
+        morph.foreach(t, add_one, now, after)
+        now, after = after, now
+        i += 1
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_columns_are_swapped(target, apart):
+    """Also those of one table, whose slots are equal."""
+    t, other = points(target, 3), points(target, 3)
+    t.add("x", i64)
+    other.add("y", i64)
+    t.add("y", i64)
+    columns = t.x, (other if apart else t).y
+    alternate(t, *columns, 3)
+    assert [host(c[:]).tolist() for c in columns] == [[2] * 3, [3] * 3]

@@ -21,7 +21,7 @@ from test_refine import MESHES
 
 import morph
 from morph import testing
-from morph.algorithms.refinement.deterministic import DeterministicRounds
+from morph.algorithms.refinement.deterministic import DeterministicTables
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.algorithms.triangulation.canonical import canonical
 from morph.cli import main
@@ -141,9 +141,9 @@ def test_no_point_is_left_after_a_small_round(device):
 def test_rounds_are_not_launched_one_by_one(device, monkeypatch):
     """A coast takes many rounds of a few items: launches from the host take ten times as long."""
     launches = []
-    run = DeterministicRounds._reserve  # before each launch
+    run = DeterministicTables.reserve  # before each launch
     counted = lambda *args: launches.append(args) or run(*args)  # noqa: E731
-    monkeypatch.setattr(DeterministicRounds, "_reserve", counted)
+    monkeypatch.setattr(DeterministicTables, "reserve", counted)
     mesh = morph.Mesh.read(MESHES / "canada.node")
     result = refine_with_report(mesh, 28, deterministic=True, device=device)
     assert result.rounds > 100

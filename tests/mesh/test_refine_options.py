@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -283,7 +282,7 @@ def test_all_triangles_are_examined_only_if_one_was_given_up(monkeypatch):
 
 
 def test_segments_come_first_above_30_degrees_on_a_cpu_only():
-    asked = Request(33.0, math.inf, False, False, "split", None, False, False)
+    asked = Request(33.0)
     for size, kind, want in (
         (20_000, "cpu", True), (20_000, "cuda", False), (9000, "cuda", True)
     ):  # fmt: skip

@@ -22,7 +22,7 @@ from test_parts_together import by_worklists
 import morph
 from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.partitioned_program import (
+from morph.compiler.partitioning.program import (
     NeedsSteps,
     derive_program,
     describe_program,

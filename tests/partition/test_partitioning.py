@@ -11,7 +11,7 @@ from small import points
 import morph
 from morph.compiler.codegen.unit import entry, prelude_of, source
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.partitioning import Combine, Hidden, Total, derive, describe
+from morph.compiler.partitioning.derivation import Combine, Hidden, Total, derive, describe
 from morph.language.types import I64
 from morph.launch.binding import Request, bind
 from morph.prelude import (

@@ -40,6 +40,7 @@ LAYERS = {
     "compiler.ir.layout": "",  # of arrays that host and kernels share
     "compiler.ir": "language compiler.ir",
     "compiler.passes": "language compiler.ir compiler.passes",
+    "compiler.partitioning": "language compiler.ir compiler.passes compiler.partitioning",
     "compiler.frontend": "language compiler.ir compiler.passes compiler.frontend",
     "compiler.codegen": "language compiler.ir compiler.passes compiler.codegen",
     "compiler": "",

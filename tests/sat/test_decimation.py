@@ -213,9 +213,9 @@ def test_residual_graphs_are_in_order(target):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"fraction": 0.0}, "fraction is above 0 and at most 1, not 0.0"),
-        ({"tolerance": 1.0}, "tolerance is between 0 and 1, not 1.0"),
-        ({"rho": -0.5}, "rho is from 0 to 1, not -0.5"),
+        ({"fraction": 0.0}, "fraction = 0.0: expected a number above 0 and at most 1"),
+        ({"tolerance": 1.0}, "tolerance = 1.0: expected a number between 0 and 1"),
+        ({"rho": -0.5}, "rho = -0.5: expected a number from 0 to 1"),
     ],
 )
 def test_refused(given, text):

@@ -15,8 +15,9 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import Formula, generate, survey
-from morph.algorithms.sat import probsat, search
-from morph.algorithms.sat.probsat import Search, walksat
+from morph.algorithms.sat import flip_state, probsat, search
+from morph.algorithms.sat.flip_state import FlipState
+from morph.algorithms.sat.probsat import walksat
 from morph.testing import fail_allocation, team
 from morph.validate import implications, satisfied
 
@@ -24,8 +25,8 @@ from morph.validate import implications, satisfied
 @pytest.fixture
 def small(monkeypatch):
     """Few clauses are many: so that small formulas go through both parts of the search."""
-    monkeypatch.setattr(probsat, "ONE_THREAD", 4)
-    monkeypatch.setattr(probsat, "ALL_THREADS", 8)
+    monkeypatch.setattr(flip_state, "ONE_THREAD", 4)
+    monkeypatch.setattr(flip_state, "ALL_THREADS", 8)
 
 
 @tries(15)
@@ -52,8 +53,8 @@ def test_the_same_model_everywhere(target, small):
 
 
 def test_a_limit_of_time_changes_no_flip(target, small, monkeypatch):
-    monkeypatch.setattr(probsat, "FLIPS", 1000)
-    monkeypatch.setattr(probsat, "WORK", 40_000)
+    monkeypatch.setattr(flip_state, "FLIPS", 1000)
+    monkeypatch.setattr(flip_state, "WORK", 40_000)
     formula = generate.random_ksat(3, 60, 6.0, 5)  # no model
     most = 400 if target == "python" else 4000
     want = walksat(formula, seed=3, max_flips=most, device="cpu")
@@ -68,7 +69,7 @@ def test_two_clauses_never_claim_alike():
     """Random claims of 31 bits: of seed 1, these two clauses had the same in the first step."""
     literals = np.full(28_007, 2)
     literals[[27_702, 28_006]] = 1
-    search = Search(Formula(2, np.arange(28_008), literals), morph.device("cpu"))
+    search = FlipState(Formula(2, np.arange(28_008), literals), morph.device("cpu"))
     assert search.load(np.array([False, True])) == 2
     assert search.descend(1, 1, 1000)[0] == 1 and search.model().all()
 
@@ -83,7 +84,7 @@ def test_what_is_kept_is_what_would_be_counted(target, formula, seed):
         return [host(points.state).tolist(), host(points.breaks).tolist()]
 
     def run():
-        search, fresh = Search(formula, where), Search(formula, where)
+        search, fresh = FlipState(formula, where), FlipState(formula, where)
         left = search.load(start)
         together = left > 0 and search.descend(seed, 1, 40)[0]
         if together:
@@ -92,7 +93,7 @@ def test_what_is_kept_is_what_would_be_counted(target, formula, seed):
             assert kept(search) == kept(fresh)
         left = search.load(start)
         if left and target != "cuda":
-            search.line_up(seed)
+            search.list_unsatisfied(seed)
             flips, left = search.walk(50)
             assert flips <= 50
             assert left == fresh.load(host(search.model())) and kept(search) == kept(fresh)
@@ -133,7 +134,7 @@ def test_long_clauses():
     wide = Formula.of([list(range(1, 400)), [-v for v in range(1, 400)], [5]])
     assert walksat(wide, np.zeros(399, int), device="cpu").unsatisfied == 0
     with pytest.raises(ValueError, match="a clause of 70000 literals over 2147483647"):
-        Search(Formula(2**31 - 1, [0, 70_000], np.ones(70_000, int)), morph.device("cpu"))
+        FlipState(Formula(2**31 - 1, [0, 70_000], np.ones(70_000, int)), morph.device("cpu"))
 
 
 def test_when_to_give_up(monkeypatch):
@@ -241,11 +242,11 @@ def test_a_very_long_clause_does_not_hold_up():
     n = 2000
     i = np.arange(1, n + 1)
     pairs = np.stack([-i, i + n, -i, -i - n], axis=1).reshape(-1, 2).tolist()
-    search = Search(Formula.of([i.tolist(), *pairs]), morph.device("cpu"))  # no model
+    search = FlipState(Formula.of([i.tolist(), *pairs]), morph.device("cpu"))  # no model
     search.load(np.zeros(2 * n, bool))
-    search.line_up(1)
-    flips, left = search.walk(probsat.FLIPS)
-    assert left and flips < probsat.WORK / n * 6
+    search.list_unsatisfied(1)
+    flips, left = search.walk(flip_state.FLIPS)
+    assert left and flips < flip_state.WORK / n * 6
 
 
 def test_a_variable_in_very_many_clauses_does_not_hold_up():
@@ -302,7 +303,7 @@ def test_a_gpu_counts_unsatisfied_clauses_and_the_checker_confirms_models(monkey
     settings = search.Settings(0, [there], "auto", {}, 1000, None, None)
     call = SimpleNamespace(settings=settings, found={}, spend=lambda *_: None)
     model = np.array([True, True, True])
-    it = search.Search(formula, call, False, False)
+    it = search.ModelSearch(formula, call, False, False)
     assert it._check(~model) == 1 and not checked
     assert it._check(model) == 0 and len(checked) == 1
     it.formula = Formula.of([[1, 2], [], [-3], []], 3)  # empty clauses count
@@ -314,7 +315,7 @@ def test_tables_that_cannot_be_made_in_the_background(monkeypatch):
     def fail(*args):
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(probsat, "Search", fail)
+    monkeypatch.setattr(probsat, "FlipState", fail)
     monkeypatch.setattr(probsat, "available_threads", lambda: 2)
     tables = probsat.tables_in_background(Formula.of([[1]]), pretended(monkeypatch))
     for _ in range(2):

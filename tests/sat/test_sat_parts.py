@@ -20,7 +20,7 @@ from morph.algorithms.sat.decimation import decimate
 from morph.algorithms.sat.factors import Contradiction, factor_graph, sums_of
 from morph.algorithms.sat.marginals import marginals
 from morph.algorithms.sat.parts import factors_on
-from morph.algorithms.sat.search import Search
+from morph.algorithms.sat.search import ModelSearch
 from morph.algorithms.sat.surveys import converge
 from morph.algorithms.sat.units import force_units, propagate_units
 from morph.compiler.codegen.unit import prelude_of
@@ -203,7 +203,7 @@ def test_devices_that_cannot_join(monkeypatch):
 def test_devices_of_beliefs(on_host, size, free, count):
     where = SimpleNamespace(on_host=on_host, free=lambda: free)
     call = SimpleNamespace(settings=SimpleNamespace(devices=[where] * 4, where=where))
-    assert len(Search._devices(call, size)) == count
+    assert len(ModelSearch._devices(call, size)) == count
 
 
 @pytest.mark.parametrize("devices", [["cpu", "cpu"], GPU], ids=str)

@@ -106,7 +106,7 @@ def test_refuted_and_trivial(of):
 
 def test_refused():
     formula = Formula.of([[1, 2]])
-    with pytest.raises(ValueError, match="ratio is from 0 to less than 1, not 1.0"):
+    with pytest.raises(ValueError, match="ratio = 1.0: expected a number from 0 to less than 1"):
         backtrack(formula, ratio=1.0)
-    with pytest.raises(ValueError, match="intensity 2.0 and decay 0.999 must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="intensity = 2.0: expected a number between 0 and 1"):
         reinforce(formula, intensity=2.0)

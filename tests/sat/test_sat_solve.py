@@ -298,13 +298,13 @@ def test_compilers_are_stopped_when_time_is_up(tmp_path, monkeypatch):
 def test_methods_and_their_options(method, options, monkeypatch):
     formula, given = generate.random_ksat(3, 1500, 3.9, 1), []
     for name in ("decimation", "backtracking"):
-        function = search.METHODS[name]
+        function = search.FUNCTIONS[name]
 
         def watched(*args, function=function, name=name, **options):
             given.append((name, options))
             return function(*args, **options)
 
-        monkeypatch.setitem(search.METHODS, name, watched)
+        monkeypatch.setitem(search.FUNCTIONS, name, watched)
     found = model_of(formula, device="cpu", method=method, options=options)
     if method == "search":
         assert not given and 0 < found.flips <= options["max_flips"] + 10**6
@@ -312,7 +312,7 @@ def test_methods_and_their_options(method, options, monkeypatch):
         assert {name for name, _ in given} <= {method} and found.rounds
         assert given or method == "reinforcement" and found.stopped == "satisfied"
         assert all(options.items() <= reported.items() for _, reported in given)
-    assert set(survey.METHODS) == {"auto", "search", *search.METHODS}
+    assert set(survey.METHODS) == {"auto", "search", *search.FUNCTIONS}
 
 
 def test_options_are_checked_first(tmp_path):
@@ -349,7 +349,7 @@ def test_what_looks_random_is_decimated_first():
 
 def test_a_search_counts_flips_although_nothing_went_before(monkeypatch):
     """Time may be up before the first method begins; the reserved search runs all the same."""
-    monkeypatch.setattr(search.Search, "_first", lambda self: "")
-    monkeypatch.setattr(search.Search, "_attempts", lambda self: "")
+    monkeypatch.setattr(search.ModelSearch, "_first", lambda self: "")
+    monkeypatch.setattr(search.ModelSearch, "_attempts", lambda self: "")
     found = survey.solve(generate.random_ksat(3, 200, 3.5, 1), 1, device="cpu", time=1000)
     assert found.status == "SATISFIABLE" and found.flips > 0

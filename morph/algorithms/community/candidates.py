@@ -256,7 +256,7 @@ def reach_all(entries, frontier, next_frontier, table):
     """Insert all vertices near the queries in ``frontier``.
 
     The condition of the loop reads no scalars, for which a GPU needs a second barrier.  Continues
-    after the hash table is full; `note` finds that out.
+    after the hash table is full; `collect_results` finds that out.
     """
     while not frontier.empty:
         foreach(frontier, expand, table, entries, next_frontier)

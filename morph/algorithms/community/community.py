@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.community import neighbourhood
+from morph.algorithms.community.lists import ListSearch
 from morph.algorithms.community.neighbourhood import (
     Ints,
     SimpleGraph,
@@ -25,16 +26,11 @@ from morph.algorithms.community.neighbourhood import (
     nearest,
     simple_graph,
 )
-from morph.algorithms.community.one import ROWS
+from morph.algorithms.community.one_launch import ROWS
 from morph.algorithms.community.reduction import NO_LIMIT
-from morph.algorithms.community.tasks import (
-    NARROW_NODES,
-    ListSearch,
-    Search,
-    Tasks,
-    one_query_tables,
-    search_tables,
-)
+from morph.algorithms.community.set_search import SetSearch
+from morph.algorithms.community.tables import NARROW_NODES, one_launch_tables, search_tables
+from morph.algorithms.community.tasks import Tasks
 from morph.algorithms.graph.arguments import (
     is_one_vertex,
     lists_vertices,
@@ -161,7 +157,7 @@ class Queries:
         number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         return np.repeat(at, count), np.repeat(self.best[at] + 1, count) + number
 
-    def note(self, at: Ints, degree: Ints, members: list[Ints]) -> None:
+    def record(self, at: Ints, degree: Ints, members: list[Ints]) -> None:
         """Store subgraphs, with vertices ``members``, that are better than the best ones so far."""
         for i, k, x in zip(at.tolist(), degree.tolist(), members, strict=True):
             if k > self.best[i]:
@@ -306,14 +302,14 @@ class Run:
                     self.decide(*self.queries.degrees(some, most_degrees), most_nodes)
 
     def decide_one(self, i: int, most_degrees: int) -> None:
-        """Search by `one`, unless sets may be too large for it; `decide` continues."""
+        """Search by `one_launch`, unless sets may be too large for it; `decide` continues."""
         x = self.queries
         if x.max_size[i] > ROWS or not self.in_time:
             return
         self.report()
         sizes = int(x.min_size[i]), int(x.max_size[i])
         degrees = int(x.best[i]), int(x.bound[i])
-        tables = one_query_tables(self.tables, max(most_degrees, 1))
+        tables = one_launch_tables(self.tables, max(most_degrees, 1))
         best, bound, nodes, members = tables.search(
             int(x.vertex[i]), sizes, degrees, most_degrees, self.end, self.report
         )
@@ -323,7 +319,7 @@ class Run:
             x.best[i], x.members[i] = best, members
 
     def decide_few(self, at: Ints, most_degrees: int) -> None:
-        """Search for all open degrees by `one`, if these are few; `decide` continues."""
+        """Search for all open degrees by `one_launch`, if these are few; `decide` continues."""
         x = self.queries
         at = at[x.max_size[at] <= ROWS]
         if not 0 < (x.bound[at] - x.best[at]).sum() <= most_degrees or not self.in_time:
@@ -332,13 +328,13 @@ class Run:
         of, degree = x.degrees(at, most_degrees)
         lower, higher = degree - x.best[of] - 1, x.bound[of] - degree
         columns = x.vertex[of], x.min_size[of], x.max_size[of], degree, lower, higher
-        tables, given = one_query_tables(self.tables, most_degrees), np.stack(columns, axis=1)
+        tables, given = one_launch_tables(self.tables, most_degrees), np.stack(columns, axis=1)
         found, none, nodes, members = tables.search_few(given, self.end, self.report)
         np.add.at(x.nodes, of, nodes)
         x.exclude(of[none], degree[none])
         rank = np.lexsort((-found, of))  # the best row of each query
         best = rank[np.diff(of[rank], prepend=-1) > 0]
-        x.note(of[best], found[best], [np.sort(members[i]) for i in best.tolist()])
+        x.record(of[best], found[best], [np.sort(members[i]) for i in best.tolist()])
 
     def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""
@@ -373,7 +369,7 @@ class Run:
             if not self.in_time:
                 return
             of = at[part]  # the query of each task
-            possible, reduced = Search(self.tables, tasks.take(part)).reduced()
+            possible, reduced = SetSearch(self.tables, tasks.take(part)).reduced()
             x.exclude(of[~possible], reduced.degree[~possible])
             of, reduced = of[possible], reduced.take(np.flatnonzero(possible))
             still_wide = np.flatnonzero(reduced.sizes > NARROW)
@@ -396,12 +392,12 @@ class Run:
                 return
             self.report()
             some, of = tasks.take(part), at[part]
-            search = Search(self.tables, some)
+            search = SetSearch(self.tables, some)
             search.run(self.end, self.report, most_nodes=most_nodes)
             found, open_, nodes = map(search.value, ("found_degree", "open", "nodes"))
             np.add.at(self.queries.nodes, of, nodes)
             better = np.flatnonzero(found > self.queries.best[of])
-            self.queries.note(of[better], found[better], search.members(better))
+            self.queries.record(of[better], found[better], search.members(better))
             if proves:
                 unsolved = search.value("solved") == 0
                 none = unsolved & (open_ == 0)
@@ -416,7 +412,7 @@ class Run:
             if len(whole) < x.min_size[i]:
                 x.bound[i] = degree[0] - 1
             else:
-                x.note(at, np.array([min_degree(x.graph, whole)]), [whole])
+                x.record(at, np.array([min_degree(x.graph, whole)]), [whole])
             return
         if x.max_size[i] > MAX_LISTED:
             x.given_up[i] = True
@@ -430,7 +426,7 @@ class Run:
         row = search.queries[0]
         x.nodes[i] += int(row.nodes)
         if (members := search.members) is not None:
-            x.note(at, np.array([min_degree(x.graph, members)]), [members])
+            x.record(at, np.array([min_degree(x.graph, members)]), [members])
         elif row.open == 0:
             x.bound[i] = degree[0] - 1
         else:
@@ -453,7 +449,7 @@ class Run:
         capacity, count, complete = 0, min(max_solutions, INITIAL_CAPACITY), True
         while complete and capacity < min(count, max_solutions):
             capacity = min(count, max_solutions)
-            search = Search(self.tables, tasks)
+            search = SetSearch(self.tables, tasks)
             count = search.run(self.end, self.report, capacity, max_solutions=max_solutions)
             nodes, ended, left = (search.value(name)[0] for name in ("nodes", "solved", "open"))
             x.nodes[i] += int(nodes)

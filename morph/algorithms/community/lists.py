@@ -10,12 +10,25 @@ candidates.
 # mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
+import time as clock
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from morph.algorithms.community.candidates import slot_of
-from morph.launch.foreach import func, kernel
+from morph.algorithms.community.neighbourhood import Ints, SimpleGraph
+from morph.algorithms.community.reduction import NO_LIMIT
+from morph.algorithms.community.tables import PERIOD, SearchTables
+from morph.data.collection import Collection
+from morph.data.scalars import Scalars
+from morph.data.table import Table
+from morph.language.dtypes import vec
+from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, atomic_max, i32, i64, local, static, struct
 
+STANDARD_WIDTH = 16  # of lists of chosen vertices
+INITIAL_NODE_LIMIT = 1 << 12  # nodes of the first launch
 NODES_PER_ITEM = 64  # below an item of the queue, in the first generation
 LAST_GENERATION = 7  # the number of nodes doubles up to this generation
 
@@ -304,3 +317,87 @@ def search_lists(e, state, queue, deferred, find_all: static):
                     )  # fmt: skip
             count += path.extended[i]
     atomic_add(q.open, opened)
+
+
+# --- the host -------------------------------------------------------------------------------------
+
+
+class ListSearch:
+    """The search on adjacency lists around one vertex, among the candidates that were set last."""
+
+    def __init__(
+        self, tables: SearchTables, graph: SimpleGraph, vertex: int, limits: Mapping[str, int]
+    ) -> None:  # fmt: skip
+        device, self.tables = tables.device, tables
+        self.width = STANDARD_WIDTH
+        while self.width < limits["max_size"]:
+            self.width *= 4
+        one, two = vec(i32, self.width), vec(i32, 2 * self.width)
+        self.starts = Table("starts", device, begin=i64)
+        self.starts.extend(begin=graph.offsets)
+        self.targets = Table("targets", device, vertex=i32)
+        self.targets.extend(vertex=graph.targets.astype(np.int32))
+        columns: dict[str, Any] = {name: i32 for name in ("vertex", *limits)}
+        self.queries = Table("listed", device, **columns, solved=i32, solution=one, length=i32,
+                             open=i32, nodes=i64)  # fmt: skip
+        self.queries.new(vertex=vertex, open=1, **limits)
+        columns = dict.fromkeys(("query", "generation", "count", "depth", "base"), i32)
+        self.queue, self.deferred = (
+            Collection(
+                device=device, **columns, chosen=one, source=two, next_place=two, extended=two
+            )
+            for _ in range(2)
+        )
+        self.queue.add(query=0, generation=0, count=1, depth=0, base=0,
+                     chosen=np.full(self.width, vertex, np.int32))  # fmt: skip
+
+    def run(
+        self, end: float, report: Callable[[int], object], most_nodes: float = np.inf,
+        capacity: int = 0, max_solutions: int = NO_LIMIT,
+    ) -> int:  # fmt: skip
+        """Search until the time is up or ``most_nodes`` are visited.
+
+        With a ``capacity`` of 0 the search ends at the first solution, see `members`.  Otherwise it
+        ends with ``max_solutions`` solutions or a few more, and stores up to ``capacity``, see
+        `all_members`.
+
+        Returns
+        -------
+        int
+            The number of solutions, 0 with a ``capacity`` of 0.
+        """
+        device = self.tables.device
+        counters, limit = Scalars(device, nodes=0, solutions=0), INITIAL_NODE_LIMIT
+        self.solutions = Table("listed_solutions", device, vertex=i32)
+        self.solutions.extend(max(capacity * self.width, 1))
+        queue, deferred = self.queue, self.deferred
+        while not queue.empty and clock.monotonic() < end and most_nodes > 0:
+            start, counters.nodes = clock.monotonic(), 0
+            state = ListSearchState(
+                self.tables.candidate_table(1), self.queries, self.starts, self.targets,
+                counters, limit, self.width, self.solutions.vertex, capacity, max_solutions,
+            )  # fmt: skip
+            foreach(queue, search_lists, state, queue, deferred, int(capacity > 0),
+                    until_empty=True)  # fmt: skip
+            queue, deferred = deferred, queue
+            nodes = int(counters.nodes)
+            report(nodes)
+            most_nodes -= nodes
+            if clock.monotonic() - start < PERIOD:
+                limit *= 2
+        return int(counters.solutions)
+
+    def all_members(self, count: int) -> list[Ints]:
+        """Return the vertices of all subgraphs, each ascending."""
+        column = self.solutions.vertex[: count * self.width]
+        found = np.asarray(self.tables.device.to_host(column)).reshape(count, self.width)
+        return [np.sort(x[x >= 0]).astype(np.int64) for x in found]
+
+    @property
+    def members(self) -> Ints | None:
+        """The vertices of a subgraph, ascending, or None."""
+        row = self.queries[0]
+        if not row.solved:
+            return None
+        found = np.asarray(self.tables.device.to_host(self.queries.solution[:]))[0]
+        return np.sort(found[: int(row.length)].astype(np.int64))

@@ -17,14 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.community.lists import ListSearch
 from morph.algorithms.community.neighbourhood import MAX_CANDIDATES, Ints, SimpleGraph, simple_graph
-from morph.algorithms.community.tasks import (
-    ListSearch,
-    Search,
-    SearchTables,
-    Tasks,
-    search_tables,
-)
+from morph.algorithms.community.set_search import SetSearch
+from morph.algorithms.community.tables import SearchTables, search_tables
+from morph.algorithms.community.tasks import Tasks
 from morph.algorithms.graph.arguments import lists_vertices, of_graph_on_one_device
 from morph.graph import Graph
 from morph.language.arguments import integer
@@ -101,7 +98,7 @@ class PlexSearch:
         """Find a largest one."""
         if not len(self.order):
             return
-        self.note(self.order[-1:])
+        self.record(self.order[-1:])
         connected = 2 * self.k - 1  # of so many vertices all are
         left, count = len(self.order), FIRST
         while left > 0:
@@ -110,7 +107,7 @@ class PlexSearch:
         while len(self.best) + 1 < connected and self.search_parts(len(self.best) + 1):
             pass
 
-    def note(self, members: Ints) -> None:
+    def record(self, members: Ints) -> None:
         """Extend a k-plex as long as a vertex can be added; keep it if it is larger."""
         n, k = self.graph.n, self.k
         while True:
@@ -137,11 +134,11 @@ class PlexSearch:
                 if len(x) > MAX_CANDIDATES:
                     members = self.decide_on_lists(self.tables, self.graph, x, size)
                     if members is not None:
-                        self.note(members)
+                        self.record(members)
                         again.append(x[0])
             solved = decide(self.tables, sets, size, size - self.k)
             for members in solved.values():
-                self.note(members)
+                self.record(members)
             roots = np.array([*again, *(sets[i][0] for i in solved)], np.int64)
 
     def decide_on_lists(
@@ -212,7 +209,7 @@ class PlexSearch:
         else:
             members = decide(tables, [vertices], size + 1, size + 1 - self.k).get(0)
         if members is not None:
-            self.note(rest[members[1:] - 1])
+            self.record(rest[members[1:] - 1])
         return members is not None
 
 
@@ -226,7 +223,7 @@ def decide(tables: SearchTables, sets: Sequence[Ints], size: int, degree: int) -
     tasks = Tasks(np.full(count, size), np.full(count, size), np.full(count, degree), lengths,
                   np.concatenate(sets))  # fmt: skip
     for part in tasks.batches():
-        search = Search(tables, tasks.take(part))
+        search = SetSearch(tables, tasks.take(part))
         search.run(np.inf, lambda nodes: None)
         done = np.flatnonzero(search.value("found_degree") >= degree)
         solved.update(zip(part[done].tolist(), search.members(done), strict=True))

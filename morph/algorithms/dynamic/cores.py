@@ -292,7 +292,7 @@ class DynamicCores(Maintained):
     Raises
     ------
     TypeError
-        If the graph is in parts.
+        If the graph is partitioned.
 
     Notes
     -----

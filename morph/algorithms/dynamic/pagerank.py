@@ -397,14 +397,7 @@ def iterate(ranks, size, current, other, scale, until):
             set_values(ranks, current, other)
             break
         previous, weight = weight, following
-        iterate_once(ranks, size, other, current, weight)
-        rounds, before, norm = rounds + 1, norm, ranks.totals.norm
-        radius = 0.0 if norm >= before else radius  # so that the norm falls, or this ends
-        following = next_weight(ranks, radius, weight, previous, norm, before, until)
-        if following == LAST:
-            set_values(ranks, other, current)
-            break
-        previous, weight = weight, following
+        current, other = other, current
     return rounds
 
 
@@ -498,7 +491,7 @@ class DynamicPageRank(Maintained):
     Raises
     ------
     TypeError
-        If the graph is in parts, or an argument is no number.
+        If the graph is partitioned, or an argument is no number.
     ValueError
         If ``damping`` or ``tolerance`` is out of range.
 

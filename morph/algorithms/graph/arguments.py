@@ -95,7 +95,7 @@ def as_graph(graph: Any) -> Graph:
     """Return a graph unchanged, or convert a graph of another library by `Graph.of`."""
     if isinstance(graph, PartitionedGraph):
         raise TypeError(
-            "this algorithm takes a graph on one device, not in parts: parts.to(device)"
+            "this algorithm takes a graph on one device, not a partitioned graph: parts.to(device)"
         )
     return graph if isinstance(graph, Graph) else Graph.of(graph)
 

@@ -204,28 +204,18 @@ def leiden(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities:
 
     Parameters
     ----------
-    graph : Graph, or an argument of `Graph.of`
-        On any device, with finite non-negative edge weights, by default 1.  Directions are ignored;
-        the weights of parallel edges, and of both directions, are added.
-    resolution : float
-        Resolution of the modularity, 0 or more: larger values yield smaller communities.
-    seed : int, default 0
-        Seed of the random decisions, 0 or more.  The result depends only on the graph and the
-        arguments; it is the same on all devices and for any number of threads.
+    graph, resolution, seed
+        As of `louvain`.
 
     Returns
     -------
     Communities
-        ``label``, shape (n,), int32, on the graph's device: the smallest point of each point's
-        community, -1 for deleted points; ``modularity``, a float; 0 if the total weight is 0;
-        ``number``, the number of communities.  Communities are connected.
+        As of `louvain`.
 
     Raises
     ------
-    TypeError
-        If ``resolution`` is not a number or ``seed`` not an integer.
-    ValueError
-        If ``resolution`` or a weight is negative or not finite, or ``seed`` is negative.
+    TypeError, ValueError
+        As by `louvain`.
 
     See Also
     --------
@@ -233,8 +223,7 @@ def leiden(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities:
 
     Notes
     -----
-    Weights are rounded to multiples of a power of 2, at most 2**-59 times the largest weight times
-    the number of edges.
+    Weights are rounded as by `louvain`.
 
     References
     ----------

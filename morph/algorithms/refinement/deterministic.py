@@ -11,7 +11,7 @@ triangles that it adds are two times this number, and one more.  In the end rows
 ids (`rows_of_mesh`).
 
 If a round has many items, those near one that precedes are deferred before they find their
-cavities (`is_preceded`).  The program `run_rounds` executes all rounds, on all devices.
+cavities (`is_preceded`).  `rounds` runs the program of a round, `run_deterministic_round`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.algorithms.refinement.kernels import NO_ITEM, WORDS, run_rounds
-from morph.algorithms.refinement.parameters import has_points
-from morph.algorithms.refinement.quality import BUCKETS
-from morph.data.collection import Collection, Flag
+from morph.algorithms.refinement.kernels import (
+    NO_ITEM,
+    copy_entry,
+    enqueue,
+    is_current,
+    refine_triangle,
+    write_entry,
+)
+from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.operators.scan import scan_space
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.scan import plus, scan_first, scan_space
 from morph.operators.sort import argsort
-from morph.prelude import i8, i32, i64, u64
+from morph.prelude import atomic_or, i8, i32, i64, popcount, u64
 
 if TYPE_CHECKING:
     from morph.data.row import Row
 
+WORDS = 8  # of 64 bits, in a row of the bitmap
 SLICE = 8192  # items that claim at once: all their threads must be resident on a GPU
 SPARE = 1024  # items for which there is capacity from the beginning
 PARTS = 2**31 // (64 * WORDS)  # rows of the bitmap: the ids of triangles have 31 bits
 
 
-class DeterministicRounds:
+class DeterministicTables:
     """Deterministic ids of points and triangles, and the tables of the rounds of one refinement."""
 
     def __init__(self, g: Graph, params: Row) -> None:
@@ -70,24 +77,7 @@ class DeterministicRounds:
             if rows > len(table):
                 table.extend(max(rows, min(2 * rows, PARTS)) - len(table))
 
-    def run(
-        self, active: Collection, following: Collection, waiting: Collection, urgent: Flag,
-        turns: int,
-    ) -> int:  # fmt: skip
-        """The same as `run_rounds`, with capacity for the items of each round."""
-        rounds, params = 0, self.params
-        while True:
-            self._reserve(active, following, waiting)
-            args = (active, following, waiting, self.counts, urgent, params, turns - rounds)
-            done = int(run_rounds(self.g, *args))
-            rounds += done
-            if done % 2:
-                active, following = following, active
-            finished = active.empty and params.bucket == BUCKETS - 1
-            if finished or rounds == turns or not has_points(params):
-                return rounds
-
-    def _reserve(self, active: Collection, following: Collection, waiting: Collection) -> None:
+    def reserve(self, active: Collection, following: Collection, waiting: Collection) -> None:
         """Reserve capacity for all rows of a round, so that none is re-executed after the others.
 
         A point adds two triangles at most; an item or triangle has one entry of a list at most.
@@ -104,3 +94,117 @@ class DeterministicRounds:
         items = min((triangles.capacity - len(triangles)) // 2, entries // 3)
         params.item_capacity = min(points.capacity, len(points) + items)
         params.waiting_capacity = waiting.capacity
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+@kernel
+def write_bucket(item):
+    """Write the bucket of an item to its triangle."""
+    item.item.item_bucket = item.bucket
+
+
+@func
+def precedes(t, bucket, stable_id):
+    """Whether triangle t has an item of this round that precedes the given one."""
+    return t.item_bucket < bucket or (t.item_bucket == bucket and t.stable_id < stable_id)
+
+
+@func
+def is_preceded(g, t, bucket):
+    """Whether a triangle at most two steps away has an item that precedes that of t.
+
+    Both would claim the same triangles, nearly always.
+    """
+    found = False
+    for k in range(3):
+        edge = t.opposite[k]
+        if edge >= 0 and not found:
+            n = g.triangles[edge >> 2]
+            found = precedes(n, bucket, t.stable_id)
+            for j in range(1, 3):
+                beyond = n.opposite[((edge & 3) + j) % 3]
+                if beyond >= 0 and not found:
+                    found = precedes(g.triangles[beyond >> 2], bucket, t.stable_id)
+    return found
+
+
+@kernel
+def mark_item(item, g, following, defers):
+    """Set the bit of an item's triangle; with ``defers``, defer an item that is preceded."""
+    t = item.item
+    if defers and is_preceded(g, t, item.bucket):
+        enqueue(following, t, item.stamp, item.bucket)
+    else:
+        part, bit = g.bitmap[t.stable_id // (64 * WORDS)], u64(1) << u64(t.stable_id & 63)
+        atomic_or(part.bits[(t.stable_id >> 6) & (WORDS - 1)], bit)
+
+
+@kernel
+def count_bits(part):
+    """Count the bits of a row of the bitmap."""
+    count = i32(0)
+    for k in range(WORDS):
+        count += i32(popcount(part.bits[k]))
+    part.count = count
+
+
+@kernel
+def place_item(item, g):
+    """Copy an item whose bit is set to row k of ``ranked``, where k bits are before its own."""
+    t = item.item
+    t.item_bucket = i8(NO_ITEM)
+    number = t.stable_id // (64 * WORDS)
+    last, bit = (t.stable_id >> 6) & (WORDS - 1), u64(1) << u64(t.stable_id & 63)
+    part = g.bitmap[number]
+    if part.bits[last] & bit != 0:
+        rank = i32(popcount(part.bits[last] & (bit - 1)))
+        for k in range(last):
+            rank += i32(popcount(part.bits[k]))
+        if number > 0:
+            rank += g.bitmap[number - 1].count
+        write_entry(g.ranked[rank], t, item.stamp, item.bucket)
+
+
+@kernel
+def copy_ranked(item, g, first, stable_id):
+    """Copy an item to a row of ``sliced``; clear its bit, and others of the same word."""
+    row, of_item = g.sliced[item.id - first], item.item.stable_id
+    write_entry(row, item.item, item.stamp, item.bucket)
+    row.stable_id = stable_id + item.id
+    # race: the same value
+    g.bitmap[of_item // (64 * WORDS)].bits[(of_item >> 6) & (WORDS - 1)] = u64(0)
+
+
+@program
+def run_deterministic_round(g, active, following, waiting, counts, bucket, last, params):
+    """Run a deterministic round; ``counts`` is a `Scan` of the counts of ``g.bitmap``."""
+    defers = len(active) > params.deferral_threshold
+    if defers:
+        foreach(active, write_bucket, where=lambda i: i.bucket <= last and is_current(i))
+    foreach(
+        active, mark_item, g, following, defers,
+        where=lambda i: i.bucket <= last and is_current(i),
+    )  # fmt: skip
+    next_id = params.next_id
+    parts = 2 * next_id // (64 * WORDS) + 1
+    foreach(g.bitmap[:parts], count_bits)
+    scan_first(counts, parts, plus)
+    foreach(active, place_item, g, where=lambda i: i.bucket <= last and is_current(i))
+    first, count, end = i64(0), i64(g.bitmap[parts - 1].count), i64(0)
+    while first < count:
+        end = min(first + len(g.sliced), count)
+        if hasattr(params, "points_left"):
+            end = min(end, first + params.points_left)
+            if first == end:
+                break
+        foreach(g.ranked[first:end], copy_ranked, g, first, next_id)
+        foreach(
+            g.sliced[: end - first], refine_triangle, g, bucket, following, waiting, params,
+            where=is_current, together=True,
+        )  # fmt: skip
+        first = end
+    if hasattr(params, "points_left"):
+        foreach(g.ranked[first:count], copy_entry, following)
+    params.next_id = next_id + count

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.refinement.kernels import WAITING
-from morph.algorithms.triangulation.tables import (
-    carries,
-    interpolated,
-    mark_hull,
-    sorted_triangles,
-)
+from morph.algorithms.triangulation.attributes import carries, interpolated
+from morph.algorithms.triangulation.canonical import sorted_triangles
+from morph.algorithms.triangulation.reading import mark_hull
 from morph.mesh import Mesh
 from morph.partition.group import DeviceGroup, share_of
 from morph.runtime.device import Device

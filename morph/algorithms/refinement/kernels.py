@@ -1,4 +1,4 @@
-"""The kernels of `morph.algorithms.refinement.refine`, and the program that runs rounds of them.
+"""The kernels of `morph.algorithms.refinement.refine`: each examines or refines one triangle.
 
 Delaunay refinement (Ruppert; Chew), in parallel rounds.  An item is an entry of a worklist: a
 triangle, its first vertex when the triangle was enqueued (the *stamp*), and its priority bucket.
@@ -49,11 +49,9 @@ from morph.algorithms.refinement.steiner import (
     split_point,
 )
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind, half_edge
-from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.scan import plus, scan_first
+from morph.launch.foreach import func, kernel
 from morph.prelude import (
     atomic_add,
-    atomic_or,
     atomic_sub,
     i8,
     i32,
@@ -61,15 +59,12 @@ from morph.prelude import (
     incircle,
     local,
     orient2d,
-    popcount,
     single,
-    u64,
 )
 
 # why a bad triangle cannot be refined; `count_unmet` counts by position in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
 FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET, WAITING = range(6)
-WORDS = 8  # of 64 bits, in a row of the bitmap of a deterministic round
 NO_ITEM = 127  # `item_bucket` of a triangle without an item in a deterministic round
 
 
@@ -115,9 +110,10 @@ def copy_entry(item, work):
     enqueue(work, item.item, item.stamp, item.bucket)
 
 
-@kernel
-def signal_urgent(item, urgent):
-    urgent.set()
+@func
+def is_current(item):
+    """Whether the triangle of an entry was not replaced since it was enqueued."""
+    return item.item.node[0] == item.stamp
 
 
 @func
@@ -297,177 +293,3 @@ def count_unmet(t, g, waiting, counts, params):
         if hasattr(t, "reason"):
             if why >= BUDGET:
                 t.reason = i8(WAITING)
-
-
-# --- rounds --------------------------------------------------------------------------------------
-
-
-@kernel
-def write_bucket(item):
-    """Write the bucket of an item to its triangle."""
-    item.item.item_bucket = item.bucket
-
-
-@func
-def precedes(t, bucket, stable_id):
-    """Whether triangle t has an item of this round that precedes the given one."""
-    return t.item_bucket < bucket or (t.item_bucket == bucket and t.stable_id < stable_id)
-
-
-@func
-def is_preceded(g, t, bucket):
-    """Whether a triangle at most two steps away has an item that precedes that of t.
-
-    Both would claim the same triangles, nearly always.
-    """
-    found = False
-    for k in range(3):
-        edge = t.opposite[k]
-        if edge >= 0 and not found:
-            n = g.triangles[edge >> 2]
-            found = precedes(n, bucket, t.stable_id)
-            for j in range(1, 3):
-                beyond = n.opposite[((edge & 3) + j) % 3]
-                if beyond >= 0 and not found:
-                    found = precedes(g.triangles[beyond >> 2], bucket, t.stable_id)
-    return found
-
-
-@kernel
-def mark_item(item, g, following, defers):
-    """Set the bit of an item's triangle; with ``defers``, defer an item that is preceded."""
-    t = item.item
-    if defers and is_preceded(g, t, item.bucket):
-        enqueue(following, t, item.stamp, item.bucket)
-    else:
-        part, bit = g.bitmap[t.stable_id // (64 * WORDS)], u64(1) << u64(t.stable_id & 63)
-        atomic_or(part.bits[(t.stable_id >> 6) & (WORDS - 1)], bit)
-
-
-@kernel
-def count_bits(part):
-    """Count the bits of a row of the bitmap."""
-    count = i32(0)
-    for k in range(WORDS):
-        count += i32(popcount(part.bits[k]))
-    part.count = count
-
-
-@kernel
-def place_item(item, g):
-    """Copy an item whose bit is set to row k of ``ranked``, where k bits are before its own."""
-    t = item.item
-    t.item_bucket = i8(NO_ITEM)
-    number = t.stable_id // (64 * WORDS)
-    last, bit = (t.stable_id >> 6) & (WORDS - 1), u64(1) << u64(t.stable_id & 63)
-    part = g.bitmap[number]
-    if part.bits[last] & bit != 0:
-        rank = i32(popcount(part.bits[last] & (bit - 1)))
-        for k in range(last):
-            rank += i32(popcount(part.bits[k]))
-        if number > 0:
-            rank += g.bitmap[number - 1].count
-        write_entry(g.ranked[rank], t, item.stamp, item.bucket)
-
-
-@kernel
-def copy_ranked(item, g, first, stable_id):
-    """Copy an item to a row of ``sliced``; clear its bit, and others of the same word."""
-    row, of_item = g.sliced[item.id - first], item.item.stable_id
-    write_entry(row, item.item, item.stamp, item.bucket)
-    row.stable_id = stable_id + item.id
-    # race: the same value
-    g.bitmap[of_item // (64 * WORDS)].bits[(of_item >> 6) & (WORDS - 1)] = u64(0)
-
-
-@program
-def run_deterministic_round(g, active, following, waiting, counts, bucket, last, params):
-    """Run a deterministic round; ``counts`` is a `Scan` of the counts of ``g.bitmap``."""
-    defers = len(active) > params.deferral_threshold
-    if defers:
-        foreach(
-            active, write_bucket, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp
-        )
-    foreach(
-        active, mark_item, g, following, defers,
-        where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
-    )  # fmt: skip
-    next_id = params.next_id
-    parts = 2 * next_id // (64 * WORDS) + 1
-    foreach(g.bitmap[:parts], count_bits)
-    scan_first(counts, parts, plus)
-    foreach(active, place_item, g, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp)
-    first, count, end = i64(0), i64(g.bitmap[parts - 1].count), i64(0)
-    while first < count:
-        end = min(first + len(g.sliced), count)
-        if hasattr(params, "points_left"):
-            end = min(end, first + params.points_left)
-            if first == end:
-                break
-        foreach(g.ranked[first:end], copy_ranked, g, first, next_id)
-        foreach(
-            g.sliced[: end - first], refine_triangle, g, bucket, following, waiting, params,
-            where=lambda i: i.item.node[0] == i.stamp, together=True,
-        )  # fmt: skip
-        first = end
-    if hasattr(params, "points_left"):
-        foreach(g.ranked[first:count], copy_entry, following)
-    params.next_id = next_id + count
-
-
-@program
-def run_rounds(g, active, following, waiting, counts, urgent, params, turns):
-    """Refine the active triangles in at most ``turns`` rounds; returns the number of rounds.
-
-    The next bucket becomes active when the number of active triangles is below ``params.most`` and
-    below a fraction, 1 / ``params.portion``, of the entries of ``waiting`` (at least
-    ``params.least``).  With ``params.segments_first``, items of bucket 0 (encroached segments) run
-    alone before all others: points beside segments that will be split add many triangles.
-
-    The program returns before a deterministic round that has more items than ``g.ranked`` has rows,
-    or whose new rows might exceed the capacity of tables, lists or ``g.bitmap``, whose counts
-    ``counts`` scans.
-    """
-    rounds = 0
-    bucket = params.bucket
-    while rounds < turns and (not active.empty or bucket < BUCKETS - 1):
-        few = min(params.most, max(len(waiting) // params.portion, params.least))
-        while len(active) < few and bucket < BUCKETS - 1:
-            bucket = max(bucket + 1, params.first_bucket)
-            foreach(waiting, copy_entry, active, where=lambda i: i.bucket == bucket)
-        if hasattr(params, "next_id"):
-            needed = len(active)
-            rows = len(waiting) + len(g.triangles) + 3 * needed
-            if (
-                needed > min(len(g.ranked), params.item_capacity - len(g.points))
-                or rows > params.waiting_capacity
-                or 2 * (params.next_id + needed) > 64 * WORDS * len(g.bitmap)
-            ):
-                break
-        if hasattr(params, "points_left"):
-            if params.points_left <= 0:
-                break
-        last = i32(BUCKETS)
-        if hasattr(params, "segments_first"):
-            foreach(
-                active, signal_urgent, urgent,
-                where=lambda i: i.bucket == 0 and i.item.node[0] == i.stamp,
-            )  # fmt: skip
-            if urgent.take():
-                last = i32(0)
-                foreach(
-                    active, copy_entry, following,
-                    where=lambda i: i.bucket != 0 and i.item.node[0] == i.stamp,
-                )  # fmt: skip
-        if hasattr(params, "next_id"):
-            run_deterministic_round(g, active, following, waiting, counts, bucket, last, params)
-        else:
-            foreach(
-                active, refine_triangle, g, bucket, following, waiting, params,
-                where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
-            )  # fmt: skip
-        active, following = following, active
-        following.clear()
-        rounds += 1
-    params.bucket = bucket
-    return rounds

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from morph.algorithms.refinement.quality import BUCKETS, DIGITS
 from morph.algorithms.triangulation.exterior import unite
-from morph.algorithms.triangulation.tables import bounds, to_tables
+from morph.algorithms.triangulation.scaling import bounds
+from morph.algorithms.triangulation.tables import to_tables
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Set
 from morph.data.table import Table
-from morph.language.arguments import check_choice, check_number, integer
+from morph.language.arguments import boolean, check_choice, check_number, integer
 from morph.language.dtypes import vec
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
@@ -58,12 +59,14 @@ SizeField = Callable[[Floats], ArrayLike]
 class Request:
     """The requirements of a mesh, checked.
 
+    The first ones are options of `refine`, see `request_of`; the others depend on its input.
+
     Attributes
     ----------
-    max_area : float
-        Of all triangles; infinite if not limited, or if each has a limit (``has_limits``).
     max_angle : float
         In degrees; 180 is no limit.
+    max_area : float
+        Of all triangles; infinite if not limited, or if each has a limit (``has_limits``).
     has_limits, has_sizes : bool
         Whether the tables have the columns ``inputs.limit`` and ``points.wanted``.
     has_border : bool
@@ -71,22 +74,20 @@ class Request:
     """
 
     min_angle: float
-    max_area: float
-    has_limits: bool
-    has_sizes: bool
-    boundary: str
-    max_points: int | None
-    conforming: bool
-    deterministic: bool
-    has_border: bool = False
     max_angle: float = 180.0
+    boundary: str = "split"
+    max_points: int | None = None
+    conforming: bool = False
+    deterministic: bool = False
+    max_area: float = math.inf
+    has_limits: bool = False
+    has_sizes: bool = False
+    has_border: bool = False
 
     @property
     def is_common(self) -> bool:
         """Whether only the smallest angle and one largest area are required."""
-        return self == Request(
-            self.min_angle, self.max_area, False, False, "split", None, False, False
-        )
+        return self == Request(self.min_angle, max_area=self.max_area)
 
     @property
     def lens_angle(self) -> float:
@@ -209,17 +210,34 @@ def angle_bounds(
     return least, most
 
 
-def check_options(boundary: str, max_points: int | None) -> None:
-    """Refuse options out of range.
+def request_of(
+    min_angle: float,
+    max_angle: float | None,
+    max_radius_edge: float | None,
+    boundary: str,
+    max_points: int | None,
+    conforming: bool,
+    deterministic: bool,
+) -> Request:
+    """Check the options of `refine` that do not depend on its input.
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
+        Naming the option.
     """
+    least, most = angle_bounds(min_angle, max_angle, max_radius_edge)
     check_choice(boundary, "boundary", BOUNDARIES)
-    if max_points is not None and not 0 <= (most := integer(max_points, "max_points")) < UNLIMITED:
-        bounds = "0 or more" if most < 0 else "below 2**62"
-        raise ValueError(f"max_points must be {bounds}, not {shown(max_points)}")
+    if max_points is not None:
+        max_points = integer(max_points, "max_points")
+        if not 0 <= max_points < UNLIMITED:
+            bounds = "0 or more" if max_points < 0 else "below 2**62"
+            raise ValueError(f"max_points must be {bounds}, not {shown(max_points)}")
+    return Request(
+        least, most, boundary, max_points,
+        conforming=boolean(conforming, "conforming"),
+        deterministic=boolean(deterministic, "deterministic"),
+    )  # fmt: skip
 
 
 def area_limits(

@@ -13,15 +13,8 @@ from morph.algorithms.refinement.kernels import WAITING
 from morph.algorithms.refinement.parameters import parameters_of
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
-from morph.algorithms.triangulation.tables import (
-    empty_tables,
-    has_segment,
-    link_sides,
-    most_sides,
-    neighbour,
-    pairs_of,
-    table_of,
-)
+from morph.algorithms.triangulation.reading import has_segment, most_sides, neighbour, table_of
+from morph.algorithms.triangulation.tables import empty_tables, link_sides, pairs_of
 from morph.data.collection import Collection
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel, program

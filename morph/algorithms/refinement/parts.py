@@ -26,8 +26,9 @@ from morph.algorithms.refinement.kernels import REASONS
 from morph.algorithms.refinement.parameters import UNLIMITED, Request, parameters_of
 from morph.algorithms.refinement.part import Part
 from morph.algorithms.refinement.rounds import Progress, examine, worklist
+from morph.algorithms.triangulation.attributes import carries
 from morph.algorithms.triangulation.insertion_order import hilbert_keys
-from morph.algorithms.triangulation.tables import box_of, carries, scale_of
+from morph.algorithms.triangulation.scaling import box_of, scale_of
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,28 +30,23 @@ from morph.algorithms.refinement.parameters import (
     HUGE,
     Request,
     SizeField,
-    angle_bounds,
     area_limits,
     as_mesh,
-    check_options,
     field_values,
     parameters_of,
     puts_segments_first,
+    request_of,
     sizes_at_points,
 )
 from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
+from morph.algorithms.triangulation.attributes import interpolated
 from morph.algorithms.triangulation.canonical import canonical, least_first
-from morph.algorithms.triangulation.tables import (
-    bounds,
-    from_tables,
-    interpolated,
-    rows_of_mesh,
-    scale_of,
-    to_tables,
-)
+from morph.algorithms.triangulation.reading import from_tables, rows_of_mesh
+from morph.algorithms.triangulation.scaling import bounds, scale_of
+from morph.algorithms.triangulation.tables import to_tables
 from morph.graph import Graph
-from morph.language.arguments import boolean, check_callable
+from morph.language.arguments import check_callable
 from morph.language.hooks import Hook
 from morph.launch.ahead import compile_ahead
 from morph.mesh import Mesh
@@ -192,25 +188,21 @@ def refine_with_report(
     -------
     Refined
     """
-    least, most = angle_bounds(min_angle, max_angle, max_radius_edge)
-    check_options(boundary, max_points)
-    deterministic = boolean(deterministic, "deterministic")
-    conforming = boolean(conforming, "conforming")
-    max_points = None if max_points is None else int(max_points)
+    asked = request_of(
+        min_angle, max_angle, max_radius_edge, boundary, max_points, conforming, deterministic
+    )  # fmt: skip
     check_callable(progress, "progress")
     devices = _devices(device, source)
     where = devices[0]
     mesh = as_mesh(source, where)
-    if deterministic and mesh is not source:
+    if asked.deterministic and mesh is not source:
         mesh = canonical(mesh, where)
     area, limits = area_limits(mesh, max_area, where)
     sizes = sizes_at_points(mesh, size)
     if not len(mesh.triangles):
         return Refined(mesh, 0, 0, {})
-    has_limits, has_sizes = limits is not None, sizes is not None
-    asked = Request(
-        least, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic,
-        max_angle=most,
+    asked = replace(
+        asked, max_area=area, has_limits=limits is not None, has_sizes=sizes is not None
     )  # fmt: skip
 
     def measured(part: Graph, scale: float, known: int) -> int:

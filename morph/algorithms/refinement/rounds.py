@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from morph.algorithms.refinement.deterministic import SPARE, DeterministicRounds
+from morph.algorithms.refinement.deterministic import (
+    SPARE,
+    WORDS,
+    DeterministicTables,
+    run_deterministic_round,
+)
 from morph.algorithms.refinement.kernels import (
     REASONS,
+    copy_entry,
     count_unmet,
     find_bad,
     find_defect,
-    run_rounds,
+    is_current,
+    refine_triangle,
 )
 from morph.algorithms.refinement.parameters import has_points
 from morph.algorithms.refinement.quality import BUCKETS
@@ -19,7 +26,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import foreach
+from morph.launch.foreach import foreach, kernel, program
 from morph.mesh import Mesh, MeshError
 from morph.prelude import i8, i32
 from morph.runtime.arrays import count_true
@@ -46,6 +53,84 @@ def refuse_defects(g: Graph, mesh: Mesh) -> None:
         raise MeshError(mesh.violations())
 
 
+@kernel
+def signal_urgent(item, urgent):
+    urgent.set()
+
+
+@program
+def run_rounds(g, active, following, waiting, counts, urgent, params, turns):
+    """Refine the active triangles in at most ``turns`` rounds; returns the number of rounds.
+
+    The next bucket becomes active when the number of active triangles is below ``params.most`` and
+    below a fraction, 1 / ``params.portion``, of the entries of ``waiting`` (at least
+    ``params.least``).  With ``params.segments_first``, items of bucket 0 (encroached segments) run
+    alone before all others: points beside segments that will be split add many triangles.
+
+    The program returns before a deterministic round that has more items than ``g.ranked`` has rows,
+    or whose new rows might exceed the capacity of tables, lists or ``g.bitmap``, whose counts
+    ``counts`` scans.
+    """
+    rounds = 0
+    bucket = params.bucket
+    while rounds < turns and (not active.empty or bucket < BUCKETS - 1):
+        few = min(params.most, max(len(waiting) // params.portion, params.least))
+        while len(active) < few and bucket < BUCKETS - 1:
+            bucket = max(bucket + 1, params.first_bucket)
+            foreach(waiting, copy_entry, active, where=lambda i: i.bucket == bucket)
+        if hasattr(params, "next_id"):
+            needed = len(active)
+            rows = len(waiting) + len(g.triangles) + 3 * needed
+            if (
+                needed > min(len(g.ranked), params.item_capacity - len(g.points))
+                or rows > params.waiting_capacity
+                or 2 * (params.next_id + needed) > 64 * WORDS * len(g.bitmap)
+            ):
+                break
+        if hasattr(params, "points_left"):
+            if params.points_left <= 0:
+                break
+        last = i32(BUCKETS)
+        if hasattr(params, "segments_first"):
+            foreach(active, signal_urgent, urgent, where=lambda i: i.bucket == 0 and is_current(i))
+            if urgent.take():
+                last = i32(0)
+                foreach(
+                    active, copy_entry, following,
+                    where=lambda i: i.bucket != 0 and is_current(i),
+                )  # fmt: skip
+        if hasattr(params, "next_id"):
+            run_deterministic_round(g, active, following, waiting, counts, bucket, last, params)
+        else:
+            foreach(
+                active, refine_triangle, g, bucket, following, waiting, params,
+                where=lambda i: i.bucket <= last and is_current(i),
+            )  # fmt: skip
+        active, following = following, active
+        following.clear()
+        rounds += 1
+    params.bucket = bucket
+    return rounds
+
+
+def run_with_capacity(
+    tables: DeterministicTables, active: Collection, following: Collection, waiting: Collection,
+    urgent: Flag, turns: int,
+) -> int:  # fmt: skip
+    """Run deterministic rounds as `run_rounds`, which returns when a round lacks capacity."""
+    rounds, g, params = 0, tables.g, tables.params
+    while True:
+        tables.reserve(active, following, waiting)
+        args = (active, following, waiting, tables.counts, urgent, params, turns - rounds)
+        done = int(run_rounds(g, *args))
+        rounds += done
+        if done % 2:
+            active, following = following, active
+        finished = active.empty and params.bucket == BUCKETS - 1
+        if finished or rounds == turns or not has_points(params):
+            return rounds
+
+
 def refine_tables(
     g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int], few: int = 0
 ) -> tuple[int, list[int]]:
@@ -67,7 +152,7 @@ def refine_tables(
     capacity = 4 * (m + SPARE) if deterministic else m
     active, following = (worklist(g, capacity, PACKED) for _ in range(2))
     waiting = worklist(g, 2 * capacity)
-    ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
+    tables, urgent = DeterministicTables(g, params) if deterministic else None, Flag(g)
     rounds, known = 0, len(g.points)
     always = "reason" in g.triangles.columns or "wanted" in g.points.columns
     foreach(g.triangles, find_bad, waiting, params)
@@ -75,8 +160,8 @@ def refine_tables(
         params.bucket = -1
         while not (active.empty and params.bucket == BUCKETS - 1) and has_points(params):
             turns = 1 if progress else ALL_ROUNDS
-            if ordered is not None:
-                rounds += ordered.run(active, following, waiting, urgent, turns)
+            if tables is not None:
+                rounds += run_with_capacity(tables, active, following, waiting, urgent, turns)
             else:
                 unused = g  # in place of the counts of deterministic rounds
                 rounds += run_rounds(g, active, following, waiting, unused, urgent, params, turns)

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from morph.algorithms.sat.decimation import Options, Run, check_limits, check_options
+from morph.algorithms.sat.decimation import Options, Run
 from morph.algorithms.sat.factors import Contradiction
 from morph.algorithms.sat.marginals import Marginals, marginals
+from morph.algorithms.sat.options import check, check_limits
 from morph.algorithms.sat.parts import formula_of
 from morph.algorithms.sat.rounds import Decimation, Round, refuted
 from morph.algorithms.sat.surveys import converge
@@ -78,7 +79,7 @@ def believe(
         If ``fraction`` is not from 0 (excluded) to 1.
     """
     formula = formula_of(formula)
-    check_options(fraction, TOLERANCE, 0.0)
+    check(fraction=fraction)
     seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, sweeps=sweeps)
     lossy = boolean(lossy, "lossy")
     options = Options(fraction, TOLERANCE, sweeps, rho=0.0)
@@ -144,7 +145,7 @@ def _round(run: Run, patience: int | None) -> bool:
     chosen = run.fix(seen, biased, patience)
     run.clock.to("units")
     if chosen:
-        run.simplify(made, seen, chosen)
+        run.end_round(made, seen, chosen)
         if run.rollbacks - before == patience:
-            run.part = max(run.part, run.options.fraction * LEAST_PART)
+            run.fraction = max(run.fraction, run.options.fraction * LEAST_PART)
     return chosen > 0

@@ -27,20 +27,19 @@ from morph.algorithms.sat.factors import (
 )
 from morph.algorithms.sat.fixing import fix_units, record
 from morph.algorithms.sat.marginals import Marginals, marginals, threshold
+from morph.algorithms.sat.options import check, check_limits
 from morph.algorithms.sat.parts import factors_on, formula_of, group_of
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import converge_patiently
 from morph.algorithms.sat.units import propagate_units
 from morph.data.formula import Formula
 from morph.data.table import Table
-from morph.language.arguments import check_number, integer
-from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
 from morph.partition.formula import DividedFormula
 from morph.prelude import i8
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
-LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
+LEAST_PART = 1 / 128  # of the fraction: if that many break a clause, too, decimation ends
 FRACTION, SWEEPS, UNDO, LEAST_COMPLEXITY = 0.03, 200, 4, -0.001  # defaults
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 # The default tolerance of fewer variables than LARGE, whose complexity fluctuates more
@@ -140,9 +139,10 @@ def options_of(
     least_complexity: float = LEAST_COMPLEXITY,
 ) -> Options:
     """Check the options of `decimate` for a number of variables; the defaults are the same."""
-    check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
-    check_number(least_complexity, "least_complexity")
-    check_counts(max_sweeps=max_sweeps, undo=undo)
+    check(
+        fraction=fraction, tolerance=0.5 if tolerance is None else tolerance, rho=rho,
+        least_complexity=least_complexity, max_sweeps=max_sweeps, undo=undo,
+    )  # fmt: skip
     coarse, large = fraction >= 0.02, variables >= LARGE
     adapts = tolerance is None and coarse and large and rho == 1
     if tolerance is None:
@@ -176,42 +176,6 @@ def decimated(
         if progress is not None:
             progress(run.rounds[-1])
     return run, status
-
-
-def check_options(fraction: float, tolerance: float, rho: float) -> None:
-    """Refuse options out of their range."""
-    for name, x in (("fraction", fraction), ("tolerance", tolerance), ("rho", rho)):
-        check_number(x, name)
-    if not 0 < fraction <= 1:
-        raise ValueError(f"fraction is above 0 and at most 1, not {fraction}")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance is between 0 and 1, not {tolerance}")
-    if not 0 <= rho <= 1:
-        raise ValueError(f"rho is from 0 to 1, not {rho}")
-
-
-def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: Any) -> int:
-    """Refuse limits out of their range; return the seed.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming the argument.
-    """
-    check_number(max_seconds, "max_seconds")
-    if max_seconds != max_seconds:
-        raise ValueError("max_seconds is a number of seconds, not nan")
-    check_counts(**counts)
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress is a function, not {shown(progress)}")
-    return integer(seed, "seed")
-
-
-def check_counts(**counts: Any) -> None:
-    """Refuse counts out of their range, by name."""
-    for name, count in counts.items():
-        if not 0 <= integer(count, name) < 2**32:
-            raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
 
 
 class Options(NamedTuple):
@@ -248,7 +212,7 @@ class Run:
     ) -> None:  # fmt: skip
         self.formula, self.seed, self.group = formula, seed, group_of(formula, where)
         self.where = self.group.devices[self.group.here.start]
-        self.options, self.part = options, options.fraction
+        self.options, self.fraction = options, options.fraction
         self.variables = formula.variables  # of the formula that the run began with
         self.kept: Factors | None = None  # tables that are not overwritten
         self.rounds: list[Round] = []
@@ -301,20 +265,20 @@ class Run:
         self.clock.to("units")
         if not chosen:
             return "contradiction"
-        self.simplify(sweeps, seen, chosen)
+        self.end_round(sweeps, seen, chosen)
         self.can_undo = True
         return ""
 
-    def simplify(self, sweeps: int, seen: Marginals, chosen: int) -> None:
+    def end_round(self, sweeps: int, seen: Marginals, chosen: int) -> None:
         """End a round: keep the residual formula, record the round, and fix more in the next."""
         free, m = len(self.now.graph.points), self.now.count_clauses()
         self.advance()
         self.clock.to("compaction")
         implied = free - chosen - len(self.now.graph.points)
         complexity = seen.complexity / self.variables
-        facts = seen.bias, histogram(seen), complexity, self.part, chosen, implied
+        facts = seen.bias, histogram(seen), complexity, self.fraction, chosen, implied
         self.rounds.append(Round(sweeps, free, m, *facts))
-        self.part = min(self.options.fraction, self.part * 1.4)
+        self.fraction = min(self.options.fraction, self.fraction * 1.4)
 
     def result(self, status: str, likely: Any = None) -> Decimation:
         """Return the fixed variables and the residual formula."""
@@ -352,10 +316,10 @@ class Run:
         After ``patience`` contradictions they are fixed although clauses break.
         """
         n = self.variables
-        self.part = min(self.part, max(most, 1) / n)
+        self.fraction = min(self.fraction, max(most, 1) / n)
         failed = 0
         while True:
-            bin, share = threshold(seen.counts, max(1, round(self.part * n)))
+            bin, share = threshold(seen.counts, max(1, round(self.fraction * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
             lossy = patience is not None and failed >= patience
             chosen, consistent = fix_units(self.now, self.answers, (bin, share, salt), lossy)
@@ -363,8 +327,8 @@ class Run:
                 return chosen
             self.rollbacks += 1
             failed += 1
-            self.part /= 2
-            few = self.part < self.options.fraction * LEAST_PART or self.part * n < 0.5
+            self.fraction /= 2
+            few = self.fraction < self.options.fraction * LEAST_PART or self.fraction * n < 0.5
             if few and failed > (patience or 0):
                 self.now.each(_free)
                 return 0
@@ -382,7 +346,7 @@ class Run:
         The devices in ``devices`` process a residual formula of several, to the same result.
         """
         run = copy(self)
-        run.seed, run.options, run.part, run.level = seed, options, options.fraction, 0
+        run.seed, run.options, run.fraction, run.level = seed, options, options.fraction, 0
         run.variables, run.kept = len(self.now.graph.points), self.now
         run.rounds, run.rollbacks, run.undone, run.can_undo = [], 0, 0, False
         run.clock = Clock(max_seconds)
@@ -415,7 +379,7 @@ class Run:
         foreach(self.now.graph.points, forget, self.answers)
         self.now.each(_free)
         self.rounds.pop()
-        self.part /= 2
+        self.fraction /= 2
         self.rollbacks += 1
         self.undone += 1
         self.can_undo = False

@@ -28,12 +28,13 @@ from morph.algorithms.sat.search import (
     UNSATISFIABLE,
     Reporter,
     Settings,
+    size_of_rest,
 )
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
 from morph.partition.group import RankGroup
 
-ATTEMPTS: tuple[dict[str, Any], ...] = (
+DECIMATIONS: tuple[dict[str, Any], ...] = (  # options of the attempts, as in `search.SEQUENCE`
     {"undo": 1}, {"fraction": 0.02, "tolerance": 0.02, "undo": 1}, {"fraction": 0.01, "undo": 2},
     {"fraction": 0.004},
 )  # fmt: skip
@@ -70,7 +71,7 @@ class DividedSearch(Reporter):
     def solve(self) -> tuple[str, str]:
         """Try until a model is found, or no attempt is left; return status and reason."""
         own = self.settings.method != "auto"
-        for k, options in enumerate([self.settings.options] if own else ATTEMPTS):
+        for k, options in enumerate([self.settings.options] if own else DECIMATIONS):
             self.found["attempts"] = k + 1
             if self._attempt((self.settings.seed + k * 0x9E3779B9) % 2**32, options):
                 return UNSATISFIABLE, EMPTY
@@ -96,9 +97,7 @@ class DividedSearch(Reporter):
                 raise validate.WrongAnswer("unit propagation on ranks refutes a formula alone")
             return True
         rest, model = done.rest, done.assignment == 1
-        self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
-        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
-        self.found["walked_clauses"] = rest.clauses
+        self.found |= size_of_rest(rest.variables, rest.clauses)
         names = done.variables
         if rest.clauses:
             model = self._beliefs(run, rest, seed)

@@ -88,7 +88,7 @@ class Factors:
         # made once: launches are found again by the identity of their arguments
         if beside is None:
             self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
-            self.totals = Scalars(device, found=np.zeros(FREE + 1, np.int64))
+            self.totals = Scalars(device, sums=np.zeros(FREE + 1, np.int64))
             self.space: Space | None = None  # of the residual graph
         else:
             self.unconverged, self.fixed, self.broken = beside.flags
@@ -188,7 +188,7 @@ class Factors:
 
 
 @func
-def mixed(a, b, seed):
+def hash_pair(a, b, seed):
     """Hash two numbers and a seed to 32 bits."""
     x = u32(a) * u32(0x9E3779B1) ^ (u32(b) * u32(0x85EBCA6B) + u32(seed) * u32(0xC2B2AE35))
     x = (x ^ (x >> u32(16))) * u32(0x7FEB352D)
@@ -211,7 +211,7 @@ def begin(c, g, sums, seed, scale, ahead):
     while s < len(g.slots) and c.id < g.slots[s].count:
         e = g.entries[g.slots[s].first + c.id]
         v = e.variable
-        none = f32((mixed(c.origin, v.origin, seed) >> u32(8)) + u32(1)) * f32(2.0**-24)
+        none = f32((hash_pair(c.origin, v.origin, seed) >> u32(8)) + u32(1)) * f32(2.0**-24)
         own = i32(f32(0.5) - log2(max(none, f32(2.0**-CERTAIN))) * scale)
         sign = 0
         if e.message < 0:

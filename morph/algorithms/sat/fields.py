@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.sat.decimation import PARAMAGNETIC, check_limits, check_options
+from morph.algorithms.sat.decimation import PARAMAGNETIC
 from morph.algorithms.sat.factors import (
     BIAS,
     BINS,
@@ -26,7 +26,7 @@ from morph.algorithms.sat.factors import (
     Contradiction,
     Factors,
     factor_graph,
-    mixed,
+    hash_pair,
     reduced,
     rest_of,
 )
@@ -39,11 +39,11 @@ from morph.algorithms.sat.marginals import (
     threshold,
     weigh,
 )
+from morph.algorithms.sat.options import check, check_limits
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import LEAST, converge, converge_patiently, rule_of
 from morph.algorithms.sat.units import propagate_units
 from morph.data.formula import Formula
-from morph.language.arguments import check_number
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, u32, vector
@@ -72,8 +72,8 @@ def measure(total, g, sums, rho, unit):
             agreement = lead if p.decided == 1 else -lead
             p.choice = 2 * i32((f32(1) - agreement) * f32((BINS - 1) / 2))
             atomic_add(g.contradictions[p.choice >> 1].count, 1)
-    total.found[BIAS] = bias
-    total.found[FREE] = free
+    total.sums[BIAS] = bias
+    total.sums[FREE] = free
 
 
 @func
@@ -100,25 +100,25 @@ def reinforce_field(p, now, after, rule, intensity, rate, salt):
     true, false, z, shift = weigh(now[p.id].by_sign, rule.rho, rule.unit)
     p.value = i32(1 if true > false else 0)
     if true == false:
-        p.value = i32(mixed(p.origin, 1, salt) & u32(1))
-    if mixed(p.origin, 7, salt) >> u32(8) < rate:
+        p.value = i32(hash_pair(p.origin, 1, salt) & u32(1))
+    if hash_pair(p.origin, 7, salt) >> u32(8) < rate:
         most = f32(1) - intensity * max(true, false) / z
         set_field(p, now, i32(f32(0.5) - log2(max(most, f32(LEAST))) * rule.scale))
     after[p.id].by_sign = p.field
 
 
 @kernel
-def decide(p, bin, part, salt, step):
-    """Fix the free variables above a bin of bias, and a part of those in it."""
-    if p.value < 0 and above(p, bin, part, salt):
+def decide(p, bin, share, salt, step):
+    """Fix the free variables above a bin of bias, and a share of those in it."""
+    if p.value < 0 and above(p, bin, share, salt):
         p.decided = p.choice & 1
         p.step = i32(step)
 
 
 @kernel
-def unfix(p, bin, part, salt):
-    """Unfix the variables above a bin of contradiction, and a part of those in it."""
-    if p.decided >= 0 and above(p, bin, part, salt):
+def unfix(p, bin, share, salt):
+    """Unfix the variables above a bin of contradiction, and a share of those in it."""
+    if p.decided >= 0 and above(p, bin, share, salt):
         p.decided = -1
 
 
@@ -191,11 +191,8 @@ def backtrack(
         As by `decimate`, and if ``ratio`` is not from 0 to less than 1.
     """
     formula = Formula.of(formula)
-    check_options(fraction, tolerance, rho)
+    check(fraction=fraction, ratio=ratio, tolerance=tolerance, rho=rho)
     seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, max_sweeps=max_sweeps)
-    check_number(ratio, "ratio")
-    if not 0 <= ratio < 1:
-        raise ValueError(f"ratio is from 0 to less than 1, not {ratio}")
     clock, where, n = Clock(max_seconds), device_for(device), formula.variables
     rounds: list[Round] = []
     rollbacks, unconverged, level, part, status = 0, 0, 0, fraction, "rounds"
@@ -308,12 +305,8 @@ def reinforce(
         ``rest`` being empty.
     """
     formula = Formula.of(formula)
-    check_options(1.0, 0.5, rho)
+    check(intensity=intensity, decay=decay, rho=rho)
     seed = check_limits(seed, max_seconds, max_sweeps=max_sweeps)
-    check_number(intensity, "intensity")
-    check_number(decay, "decay")
-    if not (0 < intensity < 1 and 0 < decay < 1):
-        raise ValueError(f"intensity {intensity} and decay {decay} must lie between 0 and 1")
     clock, where, n = Clock(max_seconds), device_for(device), formula.variables
     try:
         f = with_fields(formula, where, seed)
@@ -355,6 +348,6 @@ def _measure(f: Factors, rho: float) -> tuple[Marginals, Any]:
     foreach(g.contradictions, clear)
     foreach(f.totals, measure, g, f.sums[0], np.float32(rho), np.float32(1 / f.scale))
     counts, opposed = (host(t.count.array).astype(np.int64) for t in (g.bins, g.contradictions))
-    found = np.array(f.totals.found).tolist()
+    found = np.array(f.totals.sums).tolist()
     bias = found[BIAS] / FINE / max(found[FREE], 1)
     return Marginals(bias, counts, float("nan"), 0), opposed

@@ -30,9 +30,9 @@ def record(p, answers):
 
 
 @program
-def fix(g, space, results, bin, part, seed, lossy):
+def fix(g, space, results, bin, share, seed, lossy):
     """Choose variables, propagate units; then, unless a clause breaks, record and arrange."""
-    choose_some(g, space.report, bin, part, seed)
+    choose_some(g, space.report, bin, share, seed)
     if space.report[CHOSEN].count == 0:
         return NONE
     results.fixed.set()
@@ -49,7 +49,7 @@ def fix(g, space, results, bin, part, seed, lossy):
 
 
 def fix_units(f: Factors, answers: Table, taken: tuple[Any, ...], lossy: bool) -> tuple[int, bool]:
-    """Fix the variables above a bin, a part of those in it, and what unit propagation implies.
+    """Fix the variables above a bin, a share of those in it, and what unit propagation implies.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def fix_units(f: Factors, answers: Table, taken: tuple[Any, ...], lossy: bool) -
     answers : Table
         Gets the values, by the variables' origins, unless a clause is broken.
     taken : tuple
-        The bin, 2**24 times the part, and a seed.
+        The bin, 2**24 times the share, and a seed.
     lossy : bool
         Let clauses break.
 

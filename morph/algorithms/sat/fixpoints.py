@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from morph.algorithms.sat.factors import CERTAIN, Contradiction, Factors, factor_graph
 from morph.algorithms.sat.marginals import marginals
+from morph.algorithms.sat.options import check
 from morph.algorithms.sat.surveys import converge
 from morph.data.formula import Formula
-from morph.language.arguments import boolean, check_number, integer
+from morph.language.arguments import boolean, integer
 from morph.language.messages import shown
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
@@ -178,9 +179,7 @@ class _State:
     """Messages on the device, and the results that they give."""
 
     def __init__(self, formula: Formula, seed: int, where: Device, rho: float, start: Any) -> None:
-        check_number(rho, "rho")
-        if not 0 <= rho <= 1:
-            raise ValueError(f"rho = {rho}: expected a number from 0 to 1")
+        check(rho=rho)
         if (seed := integer(seed, "seed")) < 0:
             raise ValueError(f"seed = {shown(seed)}: expected an integer of 0 or more")
         given = None if start is None else _start(formula, start)
@@ -230,14 +229,9 @@ class _State:
         self, tolerance: float, most: int, inertia: float, record: bool
     ) -> tuple[bool, int, list[Sweep]]:
         """Sweep until converged; gives whether it is, the sweeps, and their history."""
-        check_number(tolerance, "tolerance")
-        check_number(inertia, "inertia")
-        if not 0 < tolerance < 1:
-            raise ValueError(f"tolerance = {tolerance}: expected a number between 0 and 1")
+        check(tolerance=tolerance, inertia=inertia)
         if integer(most, "max_sweeps") < 0:
             raise ValueError(f"max_sweeps = {shown(most)}: expected an integer of 0 or more")
-        if not 0 <= inertia < 1:
-            raise ValueError(f"inertia = {inertia}: expected a number from 0 to less than 1")
         if not boolean(record, "history"):
             sweeps, converged = converge(
                 self.f, tolerance, min(int(most), 2**32), self.rho, inertia

@@ -26,7 +26,7 @@ from morph.algorithms.sat.factors import (
     FACTORS,
     LEAST_BITS,
     Factors,
-    mixed,
+    hash_pair,
 )
 from morph.algorithms.sat.residual import CHOSEN
 from morph.algorithms.sat.surveys import LEAST, warning
@@ -67,10 +67,10 @@ def bin_of(bias):
 
 
 @func
-def above(p, bin, part, seed):
-    """Whether a variable lies above a bin, or in it and among a part of those."""
+def above(p, bin, share, seed):
+    """Whether a variable lies above a bin, or in it and in a random ``share``, in 2**-24."""
     if p.choice >> 1 == bin:
-        return mixed(p.origin, bin, seed) >> u32(8) < part
+        return hash_pair(p.origin, bin, seed) >> u32(8) < share
     return p.choice >> 1 > bin
 
 
@@ -90,10 +90,10 @@ def sum_variables(total, g, sums, rho, unit):
         if p.certain == 3:
             clashes += 1
         p.certain = 0
-    total.found[BIAS] = bias
-    total.found[BITS] = bits
-    total.found[LEAST_BITS] = least
-    total.found[CLASHES] = clashes
+    total.sums[BIAS] = bias
+    total.sums[BITS] = bits
+    total.sums[LEAST_BITS] = least
+    total.sums[CLASHES] = clashes
 
 
 @kernel
@@ -113,7 +113,7 @@ def sum_clauses(total, g, sums, rho, unit, certain, ahead):
                 atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
             s += 1
         bits += i64(log2(max(f32(1) - product, f32(LEAST))) * f32(FINE)) * (1 - s)
-    total.found[FACTORS] = bits
+    total.sums[FACTORS] = bits
 
 
 @kernel
@@ -139,21 +139,21 @@ def observe(total, g, sums, rho, unit, certain, ahead):
 
 
 @kernel
-def choose(p, bin, part, seed, report):
-    """Give its likelier value to a variable above a bin, and to a part of those in it."""
+def choose(p, bin, share, seed, report):
+    """Give its likelier value to a variable above a bin, and to a share of those in it."""
     p.value = -1
-    if above(p, bin, part, seed):
+    if above(p, bin, share, seed):
         p.value = p.choice & 1
         atomic_add(report[CHOSEN].count, 1)
 
 
 @program
-def choose_some(g, report, bin, part, seed):
-    """Choose variables: a small part of many equal ones may be none, so then more of them."""
+def choose_some(g, report, bin, share, seed):
+    """Choose variables: a small share of many equal ones may be none, so then more of them."""
     report[CHOSEN].count = 0
-    while report[CHOSEN].count == 0 and part > 0:
-        foreach(g.points, choose, bin, part, seed, report)
-        part = min(8 * part, 2**24) if part < 2**24 else 0
+    while report[CHOSEN].count == 0 and share > 0:
+        foreach(g.points, choose, bin, share, seed, report)
+        share = min(8 * share, 2**24) if share < 2**24 else 0
 
 
 def marginals(f: Factors, rho: float = 1.0) -> Marginals:
@@ -168,7 +168,7 @@ def marginals(f: Factors, rho: float = 1.0) -> Marginals:
         f.each(lambda x: observe_clauses(x.totals, x.graph, *_rule(x, rho), *_limit(x)))
         f.combine(lambda part: part.graph.points.certain.array, "or")
         f.each(lambda x: observe_variables(x.totals, x.graph, *_rule(x, rho)))
-    found = f.gather(lambda part: np.array(part.totals.found))
+    found = f.gather(lambda part: np.array(part.totals.sums))
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
     counts[0] = n - counts.sum()
     sums = found[0].tolist()
@@ -186,7 +186,7 @@ def _rule(f: Factors, rho: float) -> tuple[Any, ...]:
 
 
 def threshold(counts: Any, wanted: int) -> tuple[int, int]:
-    """Give the bin above which there are less than ``wanted``, and 2**24 times the part to take."""
+    """Give the bin above which fewer than ``wanted`` lie; 2**24 times the share of it to take."""
     above = np.cumsum(counts[::-1])[::-1]  # in this bin or above
     bin = int(np.flatnonzero(above >= min(wanted, int(above[0])))[-1])
     more = wanted - (int(above[bin + 1]) if bin + 1 < BINS else 0)

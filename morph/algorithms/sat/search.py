@@ -47,7 +47,7 @@ FIRST_SHARE, COMPLETE_SHARE = 0.4, 0.5  # of the time before that, for local sea
 # Beliefs of fewer literals run on one GPU (an estimate); bytes of memory for a literal (estimated)
 SINGLE_GPU_LITERALS, LITERAL_BYTES = 1 << 28, 100
 EMPTY = "unit propagation ends in an empty clause"
-METHODS: dict[str, Callable[..., Decimation]] = {
+FUNCTIONS: dict[str, Callable[..., Decimation]] = {  # of methods
     "decimation": decimate,
     "backtracking": backtrack,
     "reinforcement": reinforce,
@@ -82,7 +82,7 @@ class Call(Protocol):
 
     settings: Settings
     seconds: dict[str, float]
-    found: dict[str, Any]
+    found: dict[str, Any]  # fields of the `Solution`
 
     def spend(self, phase: str, started: float) -> None:
         """Add the time since ``started`` to a phase."""
@@ -97,6 +97,14 @@ def random_values(variables: int, seed: int) -> NDArray[np.bool_]:
     """Return random values for variables."""
     drawn: NDArray[np.bool_] = np.random.PCG64(seed).random_raw(variables) >> 63 != 0
     return drawn
+
+
+def size_of_rest(variables: int, clauses: int) -> dict[str, Any]:
+    """Return the fields of a `Solution` before beliefs and local search process the rest."""
+    return {
+        "left": variables, "left_clauses": clauses, "walked": variables, "walked_clauses": clauses,
+        "flips": 0, "steps": 0, "believed": [],
+    }  # fmt: skip
 
 
 class Residual:
@@ -157,7 +165,7 @@ class Reporter:
             self.settings.progress(stage, numbers)
 
 
-class Search(Reporter):
+class ModelSearch(Reporter):
     """The search for a model of one formula; `model` is the best assignment so far."""
 
     model: NDArray[np.bool_]
@@ -269,9 +277,7 @@ class Search(Reporter):
         residual = self._decimated(k, seed)
         if residual.status == REFUTED and self._refuted_by_units():
             return None, 0
-        self.found |= {"left": residual.variables, "left_clauses": residual.clauses}
-        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": residual.variables}
-        self.found["walked_clauses"] = residual.clauses
+        self.found |= size_of_rest(residual.variables, residual.clauses)
         early = k < ATTEMPTS - 1  # the next method may be quicker than a long search now
         if residual.status == "astray" and early:
             assignment = residual.result().assignment == 1
@@ -290,9 +296,7 @@ class Search(Reporter):
         formula = self.formula
         if self._refuted_by_units():
             return None, 0
-        self.found |= {"left": formula.variables, "left_clauses": formula.clauses}
-        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": formula.variables}
-        self.found["walked_clauses"] = formula.clauses
+        self.found |= size_of_rest(formula.variables, formula.clauses)
         most = self.settings.options.get("max_flips", self._long())
         model = self._search(formula, None, seed, most)
         return model, self._check(model)
@@ -321,7 +325,7 @@ class Search(Reporter):
         """Decimate by the method that the user chose, or by that of the k-th attempt."""
         method, options = SEQUENCE[k % len(SEQUENCE)]
         if self.settings.method != "auto":
-            method, options = METHODS[self.settings.method], self.settings.options
+            method, options = FUNCTIONS[self.settings.method], self.settings.options
         self._report("decimation", {"attempt": k + 1, "variables": self.formula.variables})
         self.tables = self.tables or tables_in_background(self.formula, self.where)
         limits: dict[str, Any] = {"max_seconds": self._left()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from morph import validate
 from morph.algorithms.sat.cadical import available
 from morph.algorithms.sat.divided import DividedSearch
+from morph.algorithms.sat.options import METHODS, OPTIONS, check
 from morph.algorithms.sat.rounds import Round
 from morph.algorithms.sat.search import (
     EMPTY,
@@ -22,8 +23,8 @@ from morph.algorithms.sat.search import (
     SATISFIABLE,
     UNKNOWN,
     UNSATISFIABLE,
+    ModelSearch,
     Progress,
-    Search,
     Settings,
     build_seconds,
 )
@@ -42,26 +43,6 @@ from morph.runtime.toolchain import OutOfTime, deadline, time_left
 
 SMALL, SAMPLE, DENSE = 1000, 1 << 16, 4  # variables; clauses in the sample; literals a variable
 INCOMPLETE = "surveys and local search are incomplete, and cannot show that there is no model"
-Test = Callable[[Any], bool]
-
-METHODS: dict[str, tuple[str, ...]] = {
-    "auto": (),
-    "decimation": ("fraction", "tolerance", "max_sweeps", "undo", "rho", "least_complexity"),
-    "backtracking": ("fraction", "ratio", "tolerance", "max_sweeps", "rho"),
-    "reinforcement": ("intensity", "decay", "max_sweeps", "rho"),
-    "search": ("max_flips",),
-}
-_OPTIONS: dict[str, tuple[Any, str, Test]] = {
-    **dict.fromkeys(("tolerance", "intensity", "decay"), (
-        float, "a number between 0 and 1", lambda x: 0 < x < 1)),
-    "fraction": (float, "a number above 0 and at most 1", lambda x: 0 < x <= 1),
-    "rho": (float, "a number from 0 to 1", lambda x: 0 <= x <= 1),
-    "ratio": (float, "a number from 0 to less than 1", lambda x: 0 <= x < 1),
-    "least_complexity": (float, "a number", lambda x: x == x),
-    "max_sweeps": (int, "an integer from 1 to 2^31 - 1", lambda x: 1 <= x < 2**31),
-    "undo": (int, "an integer of 0 or more", lambda x: x >= 0),
-    "max_flips": (int, "an integer from 0 to 2^62", lambda x: 0 <= x <= 2**62),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,17 +199,17 @@ def solve(
     """
     started = monotonic()
 
-    def check() -> Settings:
+    def checked() -> Settings:
         _check_time(time, comm)
         return _settings(seed, method, options, max_rounds, complete, progress)
 
     if comm is not None:
         ranks = Ranks(comm, "solve a formula")
-        settings = on_all(ranks, check)
+        settings = on_all(ranks, checked)
         return _solve_on_ranks(cnf, RankGroup(ranks, device, "auto"), settings)
-    settings = check()._replace(devices=list(DeviceGroup(device, "auto").devices))
+    settings = checked()._replace(devices=list(DeviceGroup(device, "auto").devices))
     end = float("inf") if time is None else started + time
-    return _Solver(Formula.of(cnf), settings, end).solve()
+    return _SolveCall(Formula.of(cnf), settings, end).solve()
 
 
 def _check_time(time: Any, comm: Any) -> None:
@@ -284,7 +265,7 @@ def _solve_on_ranks(cnf: Any, group: RankGroup, settings: Settings) -> Solution:
     if not (together and _is_regular(formula) and settings.max_rounds):
         whole = formula.on_first_rank()
         return group.on_first(  # type: ignore[no-any-return]
-            lambda: _Solver(cast(Formula, whole), settings, float("inf")).solve()
+            lambda: _SolveCall(cast(Formula, whole), settings, float("inf")).solve()
         )
     search = DividedSearch(formula, group, settings)
     status, reason = search.solve()
@@ -307,15 +288,12 @@ def check_method(method: str, options: Mapping[str, Any], complete: bool | None)
         raise ValueError(f"complete = True is for method 'auto', not {shown(method)}")
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method = {shown(method)}: expected {', '.join(METHODS)}")
-    for name, value in options.items():
+    for name in options:
         if name not in METHODS[method]:
             known = ", ".join(METHODS[method]) or "none"
             raise ValueError(f"method {method!r} has no option {shown(name)}: expected {known}")
-        kind, expected, test = _OPTIONS[name]
-        (integer if kind is int else check_number)(value, name)
-        if not test(value):
-            raise ValueError(f"{name} = {shown(value)}: expected {expected}")
-    return {name: _OPTIONS[name][0](value) for name, value in options.items()}
+    check(**options)
+    return {name: OPTIONS[name].kind(value) for name, value in options.items()}
 
 
 def _is_regular(formula: Formula | DividedFormula) -> bool:
@@ -338,7 +316,7 @@ def _is_regular(formula: Formula | DividedFormula) -> bool:
     return min(ends) == max(ends) > 2
 
 
-class _Solver:
+class _SolveCall:
     """One call of `solve`: simplification, then a search for each remaining part."""
 
     def __init__(self, formula: Formula, settings: Settings, end: float) -> None:
@@ -356,7 +334,7 @@ class _Solver:
             return self._refuted(plan)
         parts, model = plan.parts, plan.model
         limited = self.end < float("inf")
-        searches = [Search(p.formula, self, limited, self._first(p.formula)) for p in parts]
+        searches = [ModelSearch(p.formula, self, limited, self._first(p.formula)) for p in parts]
         refuted, reason = self._run(searches)
         if limited and reason and not refuted:  # in the time that other parts left
             refuted, reason = self._run([s for s in searches if s.unsatisfied])
@@ -381,7 +359,7 @@ class _Solver:
         regular = self.regular if formula is self.formula else _is_regular(formula)
         return self.settings.tries_first and (always or not regular)
 
-    def _run(self, searches: list[Search]) -> tuple[bool, str]:
+    def _run(self, searches: list[ModelSearch]) -> tuple[bool, str]:
         """Run searches; return whether one refuted its formula, and why it did or one failed."""
         given_up = ""
         sizes = [search.formula.literals.size for search in searches]

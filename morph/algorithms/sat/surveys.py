@@ -247,10 +247,10 @@ def converge(
     elif end < float("inf"):
         largest = max(len(part.graph.entries) for part in f.parts)
         at_once = f.graph.device.throughput // largest + 1
-    sweeps, made, part = 0, 0, 0
-    while made == part and sweeps < most and (not sweeps or perf_counter() < end):
-        part = min(at_once, most - sweeps)
-        made = sweep(f, rule, part)
+    sweeps, made, asked = 0, 0, 0
+    while made == asked and sweeps < most and (not sweeps or perf_counter() < end):
+        asked = min(at_once, most - sweeps)
+        made = sweep(f, rule, asked)
         sweeps += made
     return sweeps, not f.raised(_unconverged)
 

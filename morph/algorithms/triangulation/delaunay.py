@@ -27,8 +27,7 @@ from morph.algorithms.triangulation.insertion_order import (
     order_by_keys,
     strided_blocks,
 )
-from morph.algorithms.triangulation.kept import KeptTables
-from morph.algorithms.triangulation.tables import initial_capacity
+from morph.algorithms.triangulation.kept import KeptTables, initial_capacity
 from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.graph import Graph

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from morph.algorithms.triangulation.half_edges import half_edge
 from morph.algorithms.triangulation.kept import KeptTables
-from morph.algorithms.triangulation.segments import FREE
-from morph.algorithms.triangulation.tables import (
+from morph.algorithms.triangulation.reading import (
     has_segment,
     number_behind,
     number_of,
     read_triangle,
 )
+from morph.algorithms.triangulation.segments import NO_CHORD
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel, program
@@ -34,10 +34,10 @@ def list_sides(t, g, sides, by_id: static):
         if opposite[k] < 0 and beyond < number:
             a, b = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
             ends = vector(number_of(a, by_id), number_of(b, by_id))
-            by = i32(FREE)
-            if hasattr(t, "by"):
-                by = t.by[k]
-            sides.add(half_edge=half_edge(t, k), ends=ends, by=by, hull=beyond < 0)
+            chord = i32(NO_CHORD)
+            if hasattr(t, "chord"):
+                chord = t.chord[k]
+            sides.add(half_edge=half_edge(t, k), ends=ends, chord=chord, hull=beyond < 0)
 
 
 @func
@@ -70,8 +70,8 @@ class Domain(NamedTuple):
         As of a `Mesh`.
     segments : (s, 2) int32 array
         Constrained edges and the edges of the boundary.
-    by : (s,) int32 array
-        Of each segment the input segment that contains it, or FREE.
+    chord : (s,) int32 array
+        Of each segment the chord (see `insert_segments`) that contains it, or NO_CHORD.
     hull : (s,) bool array
         Whether each segment is on the boundary.
     """
@@ -80,7 +80,7 @@ class Domain(NamedTuple):
     triangles: NDArray[np.int32]
     neighbors: NDArray[np.int32]
     segments: NDArray[np.int32]
-    by: NDArray[np.int32]
+    chord: NDArray[np.int32]
     hull: NDArray[np.bool_]
 
 
@@ -104,18 +104,18 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
     kept_tables = KeptTables.of(g)
     corners = kept_tables.table("corners", node=(i32, 3), nbr=(i32, 3))
     corners.adopt(m, {"node": node, "nbr": nbr})
-    columns: dict[str, Any] = {"half_edge": i32, "ends": vec(i32, 2), "by": i32, "hull": bool_}
+    columns: dict[str, Any] = {"half_edge": i32, "ends": vec(i32, 2), "chord": i32, "hull": bool_}
     chords = len(g.chords) if "chords" in g.tables else 0
     sides = kept_tables.list("sides", capacity=chords + m // 256 + 64, **columns)
     (read_numbered if numbered else read_all)(g, corners, sides)
     listed = (getattr(sides, name).array for name in columns)
     arrays = g.points.xy.array, node, nbr, *listed
-    xy, node, nbr, rows, ends, by, hull = find_device("cpu").asarrays(*arrays)
+    xy, node, nbr, rows, ends, chord, hull = find_device("cpu").asarrays(*arrays)
     order = np.argsort(rows)
     if kept_tables.small:
         xy = xy.copy()
     return Domain(
-        xy if stays is None else xy[stays], node, nbr, ends[order], by[order], hull[order]
+        xy if stays is None else xy[stays], node, nbr, ends[order], chord[order], hull[order]
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
 from morph.algorithms.triangulation.kept import KeptTables
-from morph.algorithms.triangulation.segments import FREE, exit_edge, first_edge
+from morph.algorithms.triangulation.segments import NO_CHORD, exit_edge, first_edge
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -39,7 +39,7 @@ def unite(t, g, parts):
 def mark_exterior(t, parts):
     """Mark parts that extend to an edge of the hull that no input segment contains."""
     for k in range(3):
-        if t.opposite[k] == HULL and t.by[k] == FREE:
+        if t.opposite[k] == HULL and t.chord[k] == NO_CHORD:
             part = parts.find(t)
             part.outside = True  # race: the same value
 

@@ -17,6 +17,7 @@ it, None until it is inserted); ``triangles`` with ``node`` and ``opposite``.
 
 from __future__ import annotations
 
+from morph.algorithms.triangulation.half_edges import next_side, previous_side
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import i32, incircle, local, orient2d, single, vector
 
@@ -59,11 +60,6 @@ def ghost_side(t):
 
 
 # --- insertion -----------------------------------------------------------------------------------
-
-
-@func
-def next_side(side):
-    return 0 if side == 2 else side + 1
 
 
 @func
@@ -125,11 +121,11 @@ def grow_cavity(g, x, seed, cavity, boundary, starts, neighbours):
             if cavity.size >= MAX_CAVITY:
                 return False
             cavity.add(t)
-            stack.add(t.opposite[next_side(next_side(side))])
+            stack.add(t.opposite[previous_side(side)])
             stack.add(t.opposite[next_side(side)])
         else:
             boundary.add(edge)
-            starts.add(t.node[next_side(next_side(side))])
+            starts.add(t.node[previous_side(side)])
             neighbours.add(t)
     return True
 
@@ -236,7 +232,7 @@ def flip(s, edge, p, g):
     side = edge & 3
     a, b, d = s.node[1], s.node[2], t.node[side]
     before, next = g.triangles[s.opposite[2] >> 2], g.triangles[s.opposite[1] >> 2]
-    left, right = t.opposite[next_side(side)], t.opposite[next_side(next_side(side))]
+    left, right = t.opposite[next_side(side)], t.opposite[previous_side(side)]
     write(s, p, a, d, left, t, before, g)
     write(t, p, d, b, right, next, s, g)
     next.opposite[2] = 4 * i32(t) + 1

@@ -190,18 +190,18 @@ def insertion_rounds(order: Table, n: int) -> list[int]:
 
 
 def strided_blocks(items: Any, width: int, stride: int) -> Any:
-    """Reorder a list so that ``together`` items in turn come from ``together * apart`` neighbours.
+    """Reorder a list so that each ``width`` items in turn come from ``width * stride`` neighbours.
 
     Parameters
     ----------
     items : (n,) NumPy array
-    together, apart : int
+    width, stride : int
         Positive.
 
     Returns
     -------
     (n,) array
-        Blocks of ``together * apart`` stay together; from each every ``apart``-th is taken in turn.
+        Blocks of ``width * stride`` stay together; from each every ``stride``-th is taken in turn.
     """
     even_part = len(items) // (width * stride) * (width * stride)
     blocks = items[:even_part].reshape(-1, width, stride).transpose(0, 2, 1).ravel()

@@ -144,3 +144,11 @@ def tables_for(device: Device, n: int) -> KeptTables:
     """
     kept = _kept.pop(device.name, None) if n <= MOST_KEPT else None
     return KeptTables(device, n <= MOST_KEPT) if kept is None else kept
+
+
+def initial_capacity(device: Device, most: int) -> int:
+    """Return the first capacity of a list that gets at most ``most`` items, often far fewer.
+
+    Growth would end the launch.  On a CPU untouched memory is not backed by pages; on a GPU it is.
+    """
+    return most if device.on_host else 0

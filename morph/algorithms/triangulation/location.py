@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.triangulation.insertion_order import hilbert_order
-from morph.algorithms.triangulation.tables import scale_of
+from morph.algorithms.triangulation.scaling import scale_of
 from morph.data.table import Table
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, kernel

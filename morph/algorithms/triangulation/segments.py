@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
-from morph.algorithms.triangulation.kept import KeptTables
-from morph.algorithms.triangulation.tables import initial_capacity
+from morph.algorithms.triangulation.kept import KeptTables, initial_capacity
 from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref
@@ -34,7 +33,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, static, vector
 
-FREE = 2**31 - 1  # in `by`: no segment contains this edge
+NO_CHORD = 2**31 - 1  # in column `chord`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
 FIRST_PART = 500  # segments in the first part on a CPU
@@ -152,13 +151,13 @@ def orient(s):
 def constrain(g, edge, s):
     """Mark both sides of an edge; other items may do so at the same time."""
     t, k = g.triangles[edge >> 2], edge & 3
-    atomic_min(t.by[k], i32(s))
+    atomic_min(t.chord[k], i32(s))
     if t.opposite[k] != HULL:
         o = behind(t.opposite[k])
         n = g.triangles[o >> 2]
         t.opposite[k] = ~o  # race: all write the same, and readers take either sign
         n.opposite[o & 3] = ~edge  # race: likewise
-        atomic_min(n.by[o & 3], i32(s))
+        atomic_min(n.chord[o & 3], i32(s))
 
 
 @kernel
@@ -213,13 +212,13 @@ def check_claims(s, g, round_key, winners, retry, blocked, uncontended: static):
     edge = s.first
     mine = uncontended or uncontested(g, g.triangles[edge >> 2], key)
     end = s.b
-    met = i32(FREE)
+    met = i32(NO_CHORD)
     count = i32(0)
     side = i32(1)
-    while side != 0 and met == FREE:
+    while side != 0 and met == NO_CHORD:
         t = g.triangles[edge >> 2]
         if t.opposite[edge & 3] < 0:
-            met = t.by[edge & 3]
+            met = t.chord[edge & 3]
         else:
             o, end, side = cross_edge(g, s.now, s.b, edge)
             mine = mine and (uncontended or uncontested(g, g.triangles[o >> 2], key))
@@ -228,7 +227,7 @@ def check_claims(s, g, round_key, winners, retry, blocked, uncontended: static):
     s.count = count
     s.end = end
     s.met = met
-    if met != FREE:
+    if met != NO_CHORD:
         blocked.add(s)
     elif mine:
         winners.add(s)
@@ -241,7 +240,7 @@ def record_edge(row, t, side):
     """Write an edge of the channel's boundary, and the side behind it, into a row."""
     row.vertex = t.node[(side + 1) % 3]
     row.opposite = t.opposite[side]
-    row.by = t.by[side]
+    row.chord = t.chord[side]
     row.edge = half_edge(t, side)
 
 
@@ -288,7 +287,7 @@ def pair_edges(g, boundary, key):
 @func
 def link_edge(g, row, t, side):
     """Make an edge of the boundary side ``side`` of triangle t."""
-    t.by[side] = row.by
+    t.chord[side] = row.chord
     constrained = row.opposite < 0
     here = half_edge(t, side)
     other = i32(-1)
@@ -341,7 +340,7 @@ def triangulate_polygons(s, g, boundary, right):
         t = low.triangle
         t.node = vector(a, b, c)
         t.opposite[2] = low.base
-        t.by[2] = i32(s) if low.base < 0 else FREE
+        t.chord[2] = i32(s) if low.base < 0 else NO_CHORD
         a.half_edge = half_edge(t, 0)  # race: a corner of any triangle there will do
         b.half_edge = half_edge(t, 1)  # race: likewise
         c.half_edge = half_edge(t, 2)  # race: likewise
@@ -356,7 +355,7 @@ def triangulate_polygons(s, g, boundary, right):
                 push_polygon(boundary[start], stop, child, half_edge(t, j), top)
                 top = start
                 t.opposite[j] = half_edge(child, 2)
-                t.by[j] = FREE
+                t.chord[j] = NO_CHORD
 
 
 @kernel
@@ -416,9 +415,9 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     ----------
     g : Graph
         As `delaunay_tables` leaves it.  ``triangles.opposite`` becomes the complement at edges that
-        are constrained; new are ``triangles.by``, for each side the least segment that runs along
-        it or 2**31 - 1, ``points.half_edge``, 4 * triangle + corner, and the table ``chords``, of
-        segments.
+        are constrained.  New are the table ``chords``, a row for each segment; ``triangles.chord``,
+        for each side the least chord that runs along it or `NO_CHORD`; ``points.half_edge``, 4 *
+        triangle + corner.
     ends : (s, 2) int32 array
         Rows of points that are corners.
     one_by_one : bool
@@ -432,7 +431,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
     """
     point, triangle = Ref("points"), Ref("triangles")
     kept = KeptTables.of(g)
-    kept.attach(g.triangles, by=((i32, 3), FREE), claim=(i64, UNCLAIMED))
+    kept.attach(g.triangles, chord=((i32, 3), NO_CHORD), claim=(i64, UNCLAIMED))
     kept.attach(g.points, half_edge=(i32, -1), degree=(i32, 0))
     n = len(ends)
     kept.add_table(
@@ -447,7 +446,7 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         priority=i32,
     )
     kept.add_table(
-        "channel_edges", vertex=point, opposite=i32, by=i32, edge=i32, mate=Ref("channel_edges"),
+        "channel_edges", vertex=point, opposite=i32, chord=i32, edge=i32, mate=Ref("channel_edges"),
         old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
         capacity=min(8 * n, (2 if g.device.on_host else 1) * len(g.triangles)),
     )  # fmt: skip

@@ -20,7 +20,7 @@ from morph.algorithms.triangulation.domain import Domain, read_domain
 from morph.algorithms.triangulation.exterior import remove_exterior
 from morph.algorithms.triangulation.intersections import split_intersections
 from morph.algorithms.triangulation.kept import KeptTables, tables_for
-from morph.algorithms.triangulation.segments import FREE, insert_segments
+from morph.algorithms.triangulation.segments import NO_CHORD, insert_segments
 from morph.graph import Graph
 from morph.language.arguments import boolean, check_callable, check_choice
 from morph.launch.ahead import compile_ahead
@@ -105,15 +105,15 @@ def triangulate(
     hull, report = boolean(hull, "hull"), progress or _silent
     named = {"segments": segments, "holes": holes, "regions": regions}
     named["segment_markers"] = segment_markers
-    graph = _graph(source, named, merge=duplicates == "merge")
+    pslg = _as_pslg(source, named, merge=duplicates == "merge")
     where = device_for(device, source, otherwise="auto")
     if segments is None and not isinstance(source, Pslg):
         compile_ahead("triangulate", where)
-    n = len(graph.points)
+    n = len(pslg.points)
     # the least row of the segments along an edge decides: those with a marker come first
-    of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
-    ends = graph.segments[of]
-    points, attributes = graph.points, graph.point_attributes
+    origin = np.argsort(pslg.segment_markers == 0, kind="stable").astype(np.int32)
+    ends = pslg.segments[origin]
+    points, attributes = pslg.points, pslg.point_attributes
     on_gpu = hasattr(source, "__cuda_array_interface__") and not where.on_host
     given = source if on_gpu else points
     few_threads = where.on_host and available_threads() <= FEW_THREADS
@@ -125,15 +125,15 @@ def triangulate(
         same = _duplicates(g)
         if duplicates == "refuse" and same is not None:
             _refuse_duplicates(same[:n])
-        if not (len(ends) or len(graph.holes) or len(graph.regions)):
-            return _mesh(g, graph, attributes, same, of, None, None)
+        if not (len(ends) or len(pslg.holes) or len(pslg.regions)):
+            return _mesh(g, pslg, attributes, same, origin, None, None)
         report("segments", len(ends))
         if same is not None:
             ends = np.where(same[ends] >= 0, same[ends], ends)
         proper = ends[:, 0] != ends[:, 1]
         if not all_true(proper):
-            _report_dropped(np.sort(of[~proper]))
-            ends, of = ends[proper], of[proper]
+            _report_dropped(np.sort(origin[~proper]))
+            ends, origin = ends[proper], origin[proper]
         blocked = insert_segments(g, ends, one_by_one)
         if not len(blocked):
             break
@@ -141,14 +141,14 @@ def triangulate(
             one_by_one = False
             continue
         if crossing == "refuse":
-            _refuse_crossing(g, blocked.items, of)
+            _refuse_crossing(g, blocked.items, origin)
         split = split_intersections(g)
         attributes = np.concatenate([attributes, _between(points, attributes, split)])
         given = points = np.concatenate([points, split.points])
-        ends, of = split.pieces, of[split.of]
+        ends, origin = split.pieces, origin[split.of]
     report("domain", len(g.triangles))
-    kept, region = remove_exterior(g, graph.holes, graph.regions, hull)
-    return _mesh(g, graph, attributes, same, of, kept, region)
+    kept, region = remove_exterior(g, pslg.holes, pslg.regions, hull)
+    return _mesh(g, pslg, attributes, same, origin, kept, region)
 
 
 def _silent(what: str, many: int) -> None:
@@ -162,7 +162,7 @@ class _MergedPslg(Pslg):
         pass
 
 
-def _graph(source: Any, given: dict[str, Any], merge: bool) -> Pslg:
+def _as_pslg(source: Any, given: dict[str, Any], merge: bool) -> Pslg:
     """Return the input as one graph; ``given`` are the arguments beside the source."""
     named = {name: value for name, value in given.items() if value is not None}
     if isinstance(source, str | os.PathLike):
@@ -195,10 +195,10 @@ def _refuse_duplicates(same: NDArray[np.int32]) -> None:
         raise ValueError(f"points {i} and {j} have the same coordinates{more}: {hint}")
 
 
-def _refuse_crossing(g: Graph, blocked: Any, of: NDArray[np.int32]) -> None:
+def _refuse_crossing(g: Graph, blocked: Any, origin: NDArray[np.int32]) -> None:
     chord = g.device.to_host(blocked)
     other = g.device.to_host(g.chords.met.array)[chord]
-    pairs = np.sort(np.stack([of[chord], of[other]], axis=1), axis=1)
+    pairs = np.sort(np.stack([origin[chord], origin[other]], axis=1), axis=1)
     i, j = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))[0]].tolist()
     raise ValueError(f'segments {i} and {j} cross: crossing="split" splits both there')
 
@@ -217,20 +217,20 @@ def _between(points: Any, attributes: Any, split: Any) -> Any:
 
 
 def _mesh(
-    g: Graph, graph: Pslg, attributes: Any, same: Any, of: Any, kept: Any, region: Any
+    g: Graph, pslg: Pslg, attributes: Any, same: Any, origin: Any, kept: Any, region: Any
 ) -> Mesh:
     """Read the domain from its tables; drop new points at the coordinates of others."""
-    n, stays = len(graph.points), None
+    n, stays = len(pslg.points), None
     if same is not None and any_true(same[n:] >= 0):
         stays = np.ones(len(same), bool)
         stays[n:] = same[n:] < 0
         attributes = attributes[stays]
     domain = read_domain(g, stays, kept)
     KeptTables.of(g).release()
-    markers, point_markers = _markers(graph, of, domain)
+    markers, point_markers = _markers(pslg, origin, domain)
     columns = {}
-    if len(graph.regions):
-        values = np.append(graph.regions[:, 2], 0.0)  # row -1: no region
+    if len(pslg.regions):
+        values = np.append(pslg.regions[:, 2], 0.0)  # row -1: no region
         columns["triangle_attributes"] = values[region][:, None]
     return Mesh.trusted(
         points=domain.points,
@@ -240,35 +240,35 @@ def _mesh(
         segment_markers=markers,
         point_markers=point_markers,
         point_attributes=attributes,
-        holes=graph.holes,
-        regions=graph.regions,
-        base=graph.base,
+        holes=pslg.holes,
+        regions=pslg.regions,
+        base=pslg.base,
         **columns,
     )
 
 
-def _markers(graph: Pslg, of: Any, domain: Domain) -> tuple[Any, Any]:
-    """Markers of the segments of a domain and of its points; ``of``: the input's segments."""
-    segments, n = domain.segments, len(graph.points)
+def _markers(pslg: Pslg, origin: Any, domain: Domain) -> tuple[Any, Any]:
+    """Markers of segments and points of a domain; ``origin``: of each chord the input's segment."""
+    segments, n = domain.segments, len(pslg.points)
     point_markers = np.zeros(len(domain.points), np.int32)
-    if not np.count_nonzero(graph.segment_markers):  # the only marker is 1
+    if not np.count_nonzero(pslg.segment_markers):  # the only marker is 1
         point_markers[segments[domain.hull]] = 1
         given = point_markers[:n]
-        np.copyto(given, graph.point_markers, where=graph.point_markers != 0)
+        np.copyto(given, pslg.point_markers, where=pslg.point_markers != 0)
         return domain.hull.astype(np.int32), point_markers
-    if np.count_nonzero(graph.point_markers):
-        point_markers[:n] = graph.point_markers
-    rank = np.full(len(segments), len(of))  # behind all segments of the input
+    if np.count_nonzero(pslg.point_markers):
+        point_markers[:n] = pslg.point_markers
+    rank = np.full(len(segments), len(origin))  # behind all segments of the input
     markers = np.zeros(len(segments), np.int32)
-    known = domain.by != FREE
-    rank[known] = domain.by[known]
-    markers[known] = graph.segment_markers[of[rank[known]]]
+    known = domain.chord != NO_CHORD
+    rank[known] = domain.chord[known]
+    markers[known] = pslg.segment_markers[origin[rank[known]]]
     markers[(markers == 0) & domain.hull] = 1
     # a point takes the marker of the first segment at it that has one; reversed ranks, 0: none
     marked = np.flatnonzero(markers)
-    marker_of = np.zeros(len(of) + 2, np.int32)
+    marker_of = np.zeros(len(origin) + 2, np.int32)
     marker_of[rank[marked]] = markers[marked]
-    ends, last = segments[marked].ravel(), len(of) + 1
+    ends, last = segments[marked].ravel(), len(origin) + 1
     # zeros for most points: pages of memory that nothing writes need not be mapped
     reversed_rank = np.zeros(len(domain.points), np.int32)
     np.maximum.at(reversed_rank, ends, np.repeat(last - rank[marked], 2).astype(np.int32))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from morph.compiler.codegen.names import Names, constant
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.liveness import PARENT
 from morph.compiler.passes.plan import BodyPlan
+from morph.compiler.passes.stability import PARENT
 from morph.language.types import I64, Object, Scalar, Type, Vector
 
 BUILTINS = {"orient2d": "orient2d", "incircle": "incircle", "round": "rint_of"}  # others: abs_of

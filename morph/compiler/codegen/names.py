@@ -170,7 +170,7 @@ class Names:
             case Shared():
                 return f"Shared<{self.type(t.elem)}, {t.capacity}>"
             case Local():
-                kind = "Inside" if self.by_warp else "Local"
+                kind = "InlineLocal" if self.by_warp else "Local"
                 return f"{kind}<{self.type(t.elem)}, {t.capacity * self.unit.local_scale}>"
             case Rows():
                 return "Rows"

@@ -17,7 +17,7 @@ from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE, fields
 from morph.compiler.ir.spelling import ascii_name
-from morph.compiler.passes.independence import bound
+from morph.compiler.passes.independence import loop_variables
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Sharing, StepPlan
 from morph.compiler.passes.search import SharedSearch
 from morph.compiler.passes.work_sharing import SharedLoop, of_edge, over
@@ -230,7 +230,7 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     head = f"{head}, {name}_live_in& live_in_{rest})"
     first = partial(Prologue, shared=shared)
     e.define(k, head, sharing.prologue, default=" false", make=first)
-    around = list(zip(bound(shared.loop), bound_types(shared.loop), strict=False))
+    around = list(zip(loop_variables(shared.loop), bound_types(shared.loop), strict=False))
     sums = f", {name}_reductions& reductions_" if shared.completes else ""
     head = (
         f"MORPH_BODY void {name}_body(const Args& a, Item& it, const {name}_live_in& live_in_{sums}"
@@ -267,7 +267,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     edge, end, both = f"{row}(k)", "-1", list[str]()
     if isinstance(loop, ir.ForEdges):
         both, edge, end = _entry(n, loop)
-    call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
+    call = ", ".join(("r.edge", "r.end")[: len(loop_variables(loop))])
     first, rows = sharing.preloaded, over(loop)
     call += "".join(f", r.{n.member(x)}" for x in first)
     stable = {x: ".stable()" if (rows, x) in e.plan.changed else "" for x in first}

@@ -14,7 +14,7 @@ from morph.compiler.codegen.shared_loops import Prologue, bound_types, values
 from morph.compiler.codegen.slot_cache import take_all
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.independence import bound
+from morph.compiler.passes.independence import loop_variables
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Searching, StepPlan
 from morph.compiler.passes.search import SharedSearch
 
@@ -54,7 +54,7 @@ def search_functions(e: Emission, plan: FunctionPlan, searching: Searching) -> N
     head += f", {name}_live_in& live_in_, {name}_live_out& live_out_)"
     first = partial(Prologue, shared=shared)
     e.define(k, head, searching.prologue, default=" false", make=first)
-    around = list(zip(bound(shared.loop), bound_types(shared.loop), strict=False))
+    around = list(zip(loop_variables(shared.loop), bound_types(shared.loop), strict=False))
     head = f"MORPH_BODY bool {name}_test(const Args& a, Item& it, const {name}_live_in& live_in_"
     members = dict.fromkeys(shared.live_in, "live_in_")
     e.define(k, f"{head}{e.signature([*given, *around])})", searching.test, members)
@@ -72,7 +72,7 @@ def search_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     n, name, loop = e.names, e.names.funcs[s.kernel], searching.search.loop
     row, edge = n.type(bound_types(loop)[0]), n.edge(loop.graph, loop.direction, "k")
     end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else "-1"
-    call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
+    call = ", ".join(("r.edge", "r.end")[: len(loop_variables(loop))])
     return [
         *take_all(e, step),
         "    static constexpr bool WORK_SHARING = TARGET_GPU;  // its last loop, a search",

@@ -20,10 +20,10 @@ from morph.compiler.codegen.warp_execution import warp_function
 from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
-from morph.compiler.passes import plan as planning
 from morph.compiler.passes.outline import prelude_options
-from morph.compiler.passes.plan import FunctionPlan, Total
-from morph.compiler.passes.plan import cooperative as cooperative
+from morph.compiler.passes.plan import FunctionPlan, TotalPlace
+from morph.compiler.passes.planner import cooperative as cooperative
+from morph.compiler.passes.planner import plan as plan_of
 from morph.language.types import Local
 
 
@@ -45,7 +45,7 @@ def source(unit: ir.Unit) -> str:
     str
         C++17 with one entry, ``unit.name``; the same for every target.
     """
-    e = Emission(planning.plan(unit), prelude_of(unit))
+    e = Emission(plan_of(unit), prelude_of(unit))
     e.put('#line 1 "morph"')
     head, e.lines = e.lines, []
     for f in e.plan.functions.values():
@@ -100,7 +100,7 @@ def _arguments(e: Emission) -> None:
     e.put("};")
 
 
-def _add_total(e: Emission, head: str, totals: Sequence[Total]) -> None:
+def _add_total(e: Emission, head: str, totals: Sequence[TotalPlace]) -> None:
     """Add the function that adds a partial sum to the i-th total, a place that all items add to."""
     e.put(f"    MORPH_FN void {head} const {{")
     e.put("        const Args& a = *this;")

@@ -43,7 +43,7 @@ from morph.compiler.passes.outline import RESULT as RESULT
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import I32, Handle, Nothing, Scalar, Type
+from morph.language.types import I32, Handle, Nothing, Object, Scalar, Type
 
 Point = tuple[Any, ...]  # (statements, index), loops and Frames that remain, innermost first
 
@@ -76,9 +76,9 @@ def frame_of(point: Point) -> Frame:
     return next(x for x in point if isinstance(x, Frame))
 
 
-def binding_of(params: Params) -> tuple[tuple[str, str], ...]:
-    """The slots that the names of objects denote."""
-    return tuple((n, p.type.slot) for n, p in params.items() if isinstance(p, ObjectValue))
+def binding_of(params: Params) -> tuple[tuple[str, Object], ...]:
+    """The objects that names denote."""
+    return tuple((n, p.type) for n, p in params.items() if isinstance(p, ObjectValue))
 
 
 def inlined(definition: Definition, number: int) -> Definition:

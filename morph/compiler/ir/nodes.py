@@ -648,7 +648,7 @@ class Clear(Node):
 class Total(Node):
     """A value of which each part has a copy; ``before`` is the value before the step.
 
-    ``op`` combines the values of the parts, see `partitioning.Total`.
+    ``op`` combines the values of the parts, see `compiler.partitioning.replicated.Total`.
     """
     op: str
     place: Place

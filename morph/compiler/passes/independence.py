@@ -8,7 +8,8 @@ a place that all iterations change must not be used.  A local declared outside o
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
+from functools import partial
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import called
@@ -16,6 +17,7 @@ from morph.compiler.passes.liveness import read_first
 from morph.language.types import Local, Object, Scalar, Shared
 
 Loop = ir.ForEdges | ir.ForRows
+OPERATIONS = {"+": "+", "-": "+", "|": "|", "&": "&"}  # of a reduction ``x = x op y``
 COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order
 
 
@@ -48,7 +50,7 @@ class LoopFacts:
         self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
         self.types = dict(kernel.params) | dict(kernel.locals)
         self.nodes = list(ir.walk(loop.body))
-        self.given = set(bound(loop))
+        self.given = set(loop_variables(loop))
         self.assigned = _assigned(self.nodes)
         self.outer = read_first(loop.body) - self.given
         self.live_out = read_first(tail)
@@ -56,7 +58,7 @@ class LoopFacts:
             n: how for n in self.outer & self.assigned if (how := self._reduction(n))
         }
         # locals that denote a row of this iteration alone
-        self.private = {bound(loop)[0], *self._made()} - {
+        self.private = {loop_variables(loop)[0], *self._made()} - {
             n for n in self.given if n in self.assigned
         }
 
@@ -118,29 +120,16 @@ class LoopFacts:
         t = self.types.get(name)
         if not isinstance(t, Scalar) or t.bits < 32:
             return ""
-        found: set[str] = set()
         uses = sum(isinstance(n, ir.Var) and n.name == name for n in self.nodes)
-        sets = [n for n in self.nodes if name in ir.bound([n]) | ir.used([n])]
-        for n in sets:
-            match n:
-                case ir.Var():
-                    continue
-                case ir.Assign(value=ir.Binary(op="+" | "-", x=ir.Var(name=first))) if (
-                    first == name
-                ):
-                    found.add("+")
-                case ir.Assign(value=ir.Binary(op="|" | "&" as how, x=ir.Var(name=first))) if (
-                    first == name and t.kind in "iu"
-                ):
-                    found.add(how)
-                case ir.Assign(value=ir.Builtin(name="min" | "max" as how, args=(x, y))) if any(
-                    isinstance(v, ir.Var) and v.name == name for v in (x, y)
-                ):
-                    found.add(how)
-                case _:
-                    return ""
+        found: set[str] = set()
+        for n in self.nodes:
+            if isinstance(n, ir.Var) or name not in ir.bound([n]) | ir.used([n]):
+                continue
+            value = n.value if isinstance(n, ir.Assign) else None
+            found.add(combining_operation(value, partial(is_variable, name=name)))
             uses -= 1
-        return found.pop() if len(found) == 1 and not uses else ""
+        how = found.pop() if len(found) == 1 and not uses else ""
+        return how if t.kind in "iu" or how not in ("|", "&") else ""
 
     # --- effects ---------------------------------------------------------------------------------
 
@@ -229,7 +218,22 @@ class LoopFacts:
         return self.is_invariant(value) and not any(map(changes, nodes))
 
 
-def bound(loop: Loop | ir.ForRange) -> list[str]:
+def combining_operation(value: ir.Expr | None, is_old: Callable[[ir.Expr], bool]) -> str:
+    """The operation by which a value combines the old one with another; empty if it does not."""
+    match value:
+        case ir.Binary(op=op, x=x, y=y) if op in OPERATIONS:
+            return OPERATIONS[op] if is_old(x) or op != "-" and is_old(y) else ""
+        case ir.Builtin(name="min" | "max" as how, args=(x, y)):
+            return how if is_old(x) != is_old(y) else ""
+    return ""
+
+
+def is_variable(x: ir.Expr, name: str) -> bool:
+    """Whether an expression is a local."""
+    return isinstance(x, ir.Var) and x.name == name
+
+
+def loop_variables(loop: Loop | ir.ForRange) -> list[str]:
     """The locals that a loop assigns, the edge first."""
     return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
 

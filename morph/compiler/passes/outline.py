@@ -8,10 +8,10 @@ from morph.compiler.ir.layout import TILE_BYTES
 from morph.compiler.ir.outline import Outline
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.group_execution import widest_group
-from morph.compiler.passes.plan import cooperative
+from morph.compiler.passes.planner import cooperative
 from morph.compiler.passes.search import shared_searches
 from morph.compiler.passes.warp_execution import kernels_by_warp
-from morph.compiler.passes.work_sharing import lists, shared_loops
+from morph.compiler.passes.work_sharing import lists_long_rows, shared_loops
 from morph.language.types import Scalar
 
 RESULT = "result_"  # the variable that a program returns
@@ -63,7 +63,7 @@ def outline(unit: ir.Unit) -> Outline:
         claims=abi.claims(unit),
         queues=bool(queues),
         ahead=any(isinstance(f, ir.Kernel) and f.ahead for f in unit.funcs),
-        lists=lists(unit),
+        lists=lists_long_rows(unit),
         lanes=widest_group(unit) or (32 if shares else 1),
         shared_bytes=TILE_BYTES if any(g.tiled for g in unit.graphs) else 0,
         sections=abi.sections(unit),

@@ -11,15 +11,21 @@ over bits is executed by all lanes, like the other statements.  On a CPU an item
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import called, reached
 from morph.compiler.passes.group_execution import LANES
-from morph.compiler.passes.independence import COMMUTATIVE, breaks
-from morph.compiler.passes.liveness import Columns, read_first
+from morph.compiler.passes.independence import (
+    COMMUTATIVE,
+    breaks,
+    combining_operation,
+    is_variable,
+)
+from morph.compiler.passes.liveness import read_first
+from morph.compiler.passes.stability import Columns
 from morph.compiler.passes.work_sharing import shared_loop
 from morph.language.types import Local, Scalar, Vector
 
@@ -29,7 +35,6 @@ ALLOWED = (
     ir.LocalClear, ir.MakeLocal, ir.Load, ir.Place, ir.While, ir.ForRange, ir.ForBits, ir.ForItems,
     ir.Need,
 )  # fmt: skip
-OPERATIONS = {"+": "+", "-": "+", "|": "|", "&": "&"}  # of a reduction ``x = x op y``
 Reductions = tuple[tuple[str, str], ...]
 
 
@@ -197,12 +202,14 @@ class _LoopDivision:
         found = set()
         for n in nodes:
             if isinstance(n, ir.SetItem) and n.name == name:
-                found.add(_combines(n.value, partial(_is_element, s=n)))
+                found.add(combining_operation(n.value, partial(_is_element, s=n)))
                 uses -= 1
             elif name in ir.bound([n]):
                 is_name = isinstance(n, ir.Assign) and not isinstance(t, Local)
                 value = n.value if isinstance(n, ir.Assign) else None
-                found.add(_combines(value, partial(_is_variable, name=name)) if is_name else "")
+                found.add(
+                    combining_operation(value, partial(is_variable, name=name)) if is_name else ""
+                )
                 uses -= 1
         return found.pop() if len(found) == 1 and not uses else ""
 
@@ -212,22 +219,8 @@ def _is_uniform_or_control(n: ir.Node) -> bool:
     return pure or _is_uniform(n)
 
 
-def _is_variable(x: ir.Expr, name: str) -> bool:
-    return isinstance(x, ir.Var) and x.name == name
-
-
 def _is_element(x: ir.Expr, s: ir.SetItem) -> bool:
     """Whether an expression is the element that a statement assigns."""
-    if not isinstance(x, ir.Item) or not _is_variable(x.x, s.name):
+    if not isinstance(x, ir.Item) or not is_variable(x.x, s.name):
         return False
     return ir.equal(x.index, s.index) and not any(n.varies for n in ir.walk(s.index))
-
-
-def _combines(value: ir.Expr | None, is_old: Callable[[ir.Expr], bool]) -> str:
-    """The operation by which a value combines the old one with another; empty if it does not."""
-    match value:
-        case ir.Binary(op=op, x=x, y=y) if op in OPERATIONS:
-            return OPERATIONS[op] if is_old(x) or op != "-" and is_old(y) else ""
-        case ir.Builtin(name="min" | "max" as how, args=(x, y)):
-            return how if is_old(x) != is_old(y) else ""
-    return ""

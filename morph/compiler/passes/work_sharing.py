@@ -5,7 +5,8 @@ iterations are independent (see `independence`).
 Then the threads of a warp or team share the edges of all items of a step, across rows.
 The kernel becomes a *prologue* (the statements before the loop), the *body* of the loop, and an
 *epilogue*.  `shared_loops` finds these kernels; the step's ``balance`` then decides whether long
-rows are appended to a list for all threads (`lists`); kernels/schedule/balance.h distributes edges.
+rows are appended to a list for all threads (`lists_long_rows`); kernels/schedule/balance.h
+distributes edges.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import called
-from morph.compiler.passes.independence import Loop, LoopFacts, bound, column_of, rows_taken
+from morph.compiler.passes.independence import (
+    Loop,
+    LoopFacts,
+    column_of,
+    loop_variables,
+    rows_taken,
+)
 from morph.language.types import Column, Handle, Scalar, Store
 
 LISTS = ("auto", "grid")  # choices with which all threads share long rows
@@ -144,7 +151,7 @@ def over(loop: Loop) -> str:
 
 def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
     """Whether a place is one of some columns of the current edge, or row, of a loop."""
-    row = isinstance(p.row, ir.Var) and p.row.name == bound(loop)[0]
+    row = isinstance(p.row, ir.Var) and p.row.name == loop_variables(loop)[0]
     return row and p.index is None and p.slot == over(loop) and p.column in columns
 
 
@@ -165,7 +172,7 @@ def preloaded(
     if any(n.loop for n in first):
         return {}
     plain = {c.name: c for c in stores[slot].columns if not c.size and c.record < 0}
-    row, nodes = bound(s.loop)[0], list(ir.walk(tuple(reached)))
+    row, nodes = loop_variables(s.loop)[0], list(ir.walk(tuple(reached)))
     for name in [x for x in plain if (slot, x) in unstable]:
         at = [n for n in ir.accesses(nodes) if column_of(n) == (slot, name)]
         if not _reads_then_writes(at, row, first, s.body):
@@ -218,7 +225,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
     }
 
 
-def lists(unit: ir.Unit) -> bool:
+def lists_long_rows(unit: ir.Unit) -> bool:
     """Whether long rows are appended to a list that all threads process."""
     steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.balance in LISTS]
     found = shared_loops(unit) if steps else {}

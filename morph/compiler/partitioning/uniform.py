@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
+from morph.compiler.partitioning.ownership import Ownership, bare, global_id, widened
 from morph.compiler.passes.effects import value_params
-from morph.compiler.passes.ownership import Ownership, bare, global_id, widened
 from morph.language.types import Handle, Scalar
 
 

@@ -20,9 +20,9 @@ from typing import Any
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MESSAGE_WORDS, MOST_WORDS
+from morph.compiler.partitioning.derivation import Hidden, Message, Partitioning, derive, describe
+from morph.compiler.partitioning.ownership import Ownership
 from morph.compiler.passes.effects import called, reached
-from morph.compiler.passes.ownership import Ownership
-from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Column, Handle, Object
 

@@ -21,12 +21,12 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
+from morph.compiler.partitioning.ownership import ENDS, Ownership, bare, widened
+from morph.compiler.partitioning.receivers import Receiver, assigned, refuse_value
+from morph.compiler.partitioning.replicated import COMBINED
+from morph.compiler.partitioning.uniform import Uniform
 from morph.compiler.passes.effects import called
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.ownership import ENDS, Ownership, bare, widened
-from morph.compiler.passes.receivers import Receiver, assigned, refuse_value
-from morph.compiler.passes.replicated import COMBINED
-from morph.compiler.passes.uniform import Uniform
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import (
@@ -56,7 +56,7 @@ class Slice:
     locks : bool
         Whether owned rows are sent, too: a lock is acquired once in the whole step.
     bound, offered
-        As in `partitioning.Message`: a slot, a column and an operation; the value's column.
+        As in `derivation.Message`: a slot, a column and an operation; the value's column.
     """
 
     store: Store

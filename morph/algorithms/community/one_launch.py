@@ -3,10 +3,10 @@
 `decide` chooses degrees, finds the candidates of each (`candidates`), orders them, fills their rows
 of bits, searches greedily, and on a GPU visits the nodes of the branch and bound (`search`), until
 the best degree is known.  Most queries take one launch and one copy to the host; the steps of
-`tasks` take some forty of these, which on a GPU cost more than most searches.  On a CPU, where a
-launch takes little time, another one visits the nodes.  Of more than `ROWS` candidates, those of
+`Run.decide` take some forty of these, which on a GPU cost more than most searches.  On a CPU, where
+a launch takes little time, another one visits the nodes.  Of more than `ROWS` candidates, those of
 most neighbours in common with the query are searched, which proves no bound; if they have no
-subgraph of the best degree, `decide` ends, and `tasks` searches for the query.
+subgraph of the best degree, `decide` ends, and `Run.decide` searches for the query.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -45,12 +45,12 @@ ROWS = 256  # maximum number of candidates of a degree that are searched
 KEYS = 1 << 12  # maximum number of candidates that are ordered
 # result of `decide`: finished; nodes to visit; too many candidates, or the hash table was full
 DECIDED, VISIT, WIDE = 0, 1, 2
-OUTCOME = 4  # numbers before the members, see `note`
-GIVEN = 6  # numbers of a row, see `OneQuery.given`
+OUTCOME = 4  # numbers before the members, see `collect_results`
+GIVEN = 6  # numbers of a row, see `OneLaunch.given`
 BEGIN, CONTINUE, COLLECT = 0, 1, 2  # phases of `decide_few`
 
 
-class OneQuery(NamedTuple):
+class OneLaunch(NamedTuple):
     """The tables of `decide` and `decide_few`.
 
     ``queries`` has a row for each degree that is searched for at the same time, with the columns of
@@ -137,7 +137,7 @@ def begin_degree(q, s, vertex, least, most, degree, count, words):
 
 @kernel
 def begin_given(q, s, words):
-    """Begin the search for a degree of one of several queries, see `OneQuery`."""
+    """Begin the search for a degree of one of several queries, see `OneLaunch`."""
     at = GIVEN * q.id
     q.vertex = s.given[at]
     q.min_size = s.given[at + 1]
@@ -161,7 +161,7 @@ def collect_key(e, s):
 
 
 @kernel
-def order(r, s):
+def sort_candidate(r, s):
     """Store a candidate at the rank of its key, and clear its row of bits."""
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q, place = s.queries[query], i32(0)
@@ -181,7 +181,7 @@ def order(r, s):
 
 
 @kernel
-def fill(r, s):
+def fill_candidate(r, s):
     """Set the bits of a candidate's neighbours among those of its query, and count them."""
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q = s.queries[query]
@@ -224,7 +224,7 @@ def begin_nodes(q, s, words, fixed: static):
 
 
 @kernel
-def note(counters, s):
+def collect_results(counters, s):
     """Collect the results of all degrees that were searched for, for the host."""
     best, bound, total = counters.best, counters.bound, counters.total
     at, complete = i64(-1), s.table.counters.full == 0
@@ -286,19 +286,19 @@ def clear_searches(s):
 def begin_searches(s, words, fixed: static):
     """Find the candidates of degrees, search greedily, and add the roots of searches to the queue.
 
-    A full hash table, which has not all candidates, is found later, by `note`.
+    A full hash table, which has not all candidates, is found later, by `collect_results`.
     """
     reach_all(s.entries, s.frontier, s.next_frontier, s.table)
     reduce_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
     foreach(s.alive, collect_key, s)
-    foreach(s.remaining, order, s)
-    foreach(s.remaining, fill, s)
+    foreach(s.remaining, sort_candidate, s)
+    foreach(s.remaining, fill_candidate, s)
     foreach(s.active, begin_nodes, s, words, fixed, balance="warp")
 
 
 @program
 def decide(s, x, visits: static, fixed: static):
-    """Search within `Limits` until the best degree is known, or `tasks` has to search (`WIDE`).
+    """Search within `Limits` until the best degree is known, or `Run.decide` must search (`WIDE`).
 
     If ``visits`` is 0, the host visits nodes; otherwise these have ``fixed`` words, see
     `search_sets`.
@@ -330,7 +330,7 @@ def decide(s, x, visits: static, fixed: static):
         if x.most_degrees >= 0 and not (s.queue.empty and s.deferred.empty):
             state = VISIT
         else:
-            foreach(s.counters, note, s)
+            foreach(s.counters, collect_results, s)
             low, high = s.counters.best, s.counters.bound
             if s.counters.wide != 0:
                 state = WIDE
@@ -338,7 +338,7 @@ def decide(s, x, visits: static, fixed: static):
 
 
 @kernel
-def note_row(q, s, width):
+def collect_row(q, s, width):
     """Collect the result of a row for the host, with up to ``width`` members.
 
     The numbers before these are the degree found, whether it is proved that there is no subgraph of
@@ -360,7 +360,7 @@ def note_row(q, s, width):
 
 @program
 def decide_few(s, count, width, words, narrow_nodes, what, fixed: static):
-    """Search for all degrees of the first ``count`` rows at the same time, see `OneQuery.given`.
+    """Search for all degrees of the first ``count`` rows at the same time, see `OneLaunch.given`.
 
     Nodes have ``fixed`` words, see `search_sets`.
     """
@@ -379,5 +379,5 @@ def decide_few(s, count, width, words, narrow_nodes, what, fixed: static):
     if what != COLLECT and not (s.queue.empty and s.deferred.empty):
         state = VISIT
     else:
-        foreach(s.queries[:count], note_row, s, width)
+        foreach(s.queries[:count], collect_row, s, width)
     return state

@@ -16,13 +16,13 @@ from typing import Any
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
+from morph.compiler.partitioning.numbered_rows import Copy, Numbered
+from morph.compiler.partitioning.ownership import ENDS, Ownership, global_id
+from morph.compiler.partitioning.replicated import Replicated, Total
+from morph.compiler.partitioning.slices import Cutter, Slice
 from morph.compiler.passes.effects import Effects, functions_of_kernel
 from morph.compiler.passes.inlining import inline_all
-from morph.compiler.passes.numbered_rows import Copy, Numbered
-from morph.compiler.passes.ownership import ENDS, Ownership, global_id
-from morph.compiler.passes.replicated import Replicated, Total
 from morph.compiler.passes.reservations import place_reservations
-from morph.compiler.passes.slices import Cutter, Slice
 from morph.language.errors import reject
 from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Scalar
 

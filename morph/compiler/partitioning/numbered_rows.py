@@ -14,7 +14,7 @@ from typing import Any
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
-from morph.compiler.passes.ownership import Ownership
+from morph.compiler.partitioning.ownership import Ownership
 from morph.language.errors import reject
 from morph.language.types import Column, Handle, Scalar, Store
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.partitioning.ownership import Ownership, bare, global_id
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.ownership import Ownership, bare, global_id
 from morph.language.errors import reject
 from morph.language.types import BOOL, I32, Column, Handle, Scalar, Store, Type, Vector
 

@@ -18,12 +18,12 @@ from typing import Any, TypeGuard
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
+from morph.compiler.partitioning.ownership import Ownership
+from morph.compiler.partitioning.uniform import NONE, Reason, Reasons, Uniform, Why
 from morph.compiler.passes.effects import functions_of_kernel
 from morph.compiler.passes.independence import is_divisible, reductions_of
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.ownership import Ownership
-from morph.compiler.passes.uniform import NONE, Reason, Reasons, Uniform, Why
 from morph.language.errors import reject
 
 COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
