@@ -343,16 +343,18 @@ def _each(architectures: tuple[str, ...]) -> tuple[str, ...]:
 def _jobs(names: Sequence[str], device: str, together: int) -> list[tuple[str, str, int, int]]:
     """Divide the calls of some algorithms, or of all, into jobs of a few calls.
 
-    Jobs that compile single units come first, since a call compiles its units one after the other.
-    The algorithms take turns: calls of the same one would wait for each other's units.
+    A call compiles its units one after the other.  So the jobs that compile single units come
+    first, and of algorithms without such jobs the first call, whose units most others need.  Then
+    the algorithms take turns: calls of the same one would wait for each other's units.
     """
     found = []
     for name in CALLS if not names else [n for n in CALLS if n in names]:
-        calls = [getattr(c, "func", None) for c in CALLS[name](device)]
-        turns = {True: 0, False: 0}
-        for k in range(0, len(calls), together):
-            single = all(c is common_units._build_now for c in calls[k : k + together])
-            found.append((not single, turns[single], (name, device, k, together)))
+        units = [getattr(c, "func", None) is common_units._build_now for c in CALLS[name](device)]
+        turns = {True: 0, False: 0 if any(units) else -1}
+        for k in range(0, len(units), together):
+            single = all(units[k : k + together])
+            turn = turns[single]
+            found.append((not single and turn >= 0, turn, (name, device, k, together)))
             turns[single] += 1
     return [job for _, _, job in sorted(found, key=itemgetter(0, 1))]
 

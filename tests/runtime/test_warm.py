@@ -129,13 +129,15 @@ def test_a_build_that_continues_has_its_records(tmp_path, monkeypatch):
     assert len(built) == 2 and built[0] == built[1]
 
 
-def test_single_units_are_compiled_first_and_the_algorithms_take_turns():
-    jobs = _jobs(("sssp", "bfs"), "cpu", 1)
-    calls = {name: list(CALLS[name]("cpu")) for name in ("bfs", "sssp")}
-    assert sorted(jobs) == [(n, "cpu", k, 1) for n in calls for k in range(len(calls[n]))]
+def test_the_order_of_jobs():
+    """First calls of algorithms without single units, single units, the other calls in turn."""
+    jobs = _jobs(("sssp", "bfs", "mst"), "cpu", 1)
+    calls = {name: list(CALLS[name]("cpu")) for name in ("bfs", "sssp", "mst")}
+    assert sorted(jobs) == sorted((n, "cpu", k, 1) for n in calls for k in range(len(calls[n])))
     single = [getattr(calls[n][k], "func", None) is common_units._build_now for n, _, k, _ in jobs]
-    assert single == sorted(single, reverse=True)
-    assert [n for n, *_ in jobs[:4]] == ["bfs", "sssp"] * 2
+    assert single[1:] == sorted(single[1:], reverse=True)
+    assert [n for n, *_ in jobs[:5]] == ["mst", "bfs", "sssp", "bfs", "sssp"]
+    assert [n for n, *_ in jobs[1 + sum(single) :]][:4] == ["bfs", "sssp", "mst", "bfs"]
 
 
 def test_lines_of_progress(monkeypatch, capsys):
