@@ -37,7 +37,7 @@ from morph.runtime.interpreter.memory import BoundStore, Memory  # noqa: E402
 from morph.runtime.toolchain import cpu, shipped  # noqa: E402
 
 OF_USERS = {"morph_mark"}  # has a function of the caller of `compact`
-SLOW = ("sat", "community", "refine")  # calls of `morph warm` that find little, made last
+SLOW = ("sat", "dynamic", "community", "refine")  # calls of `morph warm` to make last
 
 
 def changes(kind: Any, dtype: Any, both: bool, device: Any) -> None:
