@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import chain, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from morph.runtime.interpreter.memory import BoundStore, Memory  # noqa: E402
 from morph.runtime.toolchain import cpu, shipped  # noqa: E402
 
 OF_USERS = {"morph_mark"}  # has a function of the caller of `compact`
-SLOW = ("sat", "dynamic", "community", "refine")  # calls of `morph warm` to make last
+SLOW = "community", "refine"  # in `morph warm`; their calls find little, and are made last
 
 
 def changes(kind: Any, dtype: Any, both: bool, device: Any) -> None:
@@ -199,16 +199,27 @@ def make_small() -> None:
     warm._points = lambda: points()[:40]
 
 
+def is_build(call: Any) -> bool:
+    """Whether a call of `morph warm` compiles a single unit."""
+    return getattr(call, "func", None) is common_units._build_now
+
+
+def in_turn(calls: list[list[Any]]) -> Iterator[Any]:
+    """The first calls of all algorithms, then the second ones, which find little, and so on."""
+    return filter(None, chain.from_iterable(zip_longest(*calls)))
+
+
 def find(wanted: dict[str, str], texts: Texts) -> None:
     """Make calls of `morph warm` until only units of users are wanted; remove what is found."""
-    names = sorted(warm.CALLS, key=lambda name: SLOW.index(name) if name in SLOW else -1)
-    calls = [call for name in names for call in warm.CALLS[name]("cpu")]
-    builds = [c for c in calls if getattr(c, "func", None) is common_units._build_now]
-    for call in (*builds, *(c for c in calls if c not in builds)):
+    calls = {name: list(made("cpu")) for name, made in warm.CALLS.items()}
+    builds = [c for c in chain(*calls.values()) if is_build(c)]
+    slow = [[c for c in calls.pop(name) if not is_build(c)] for name in SLOW]
+    quick = [[c for c in made if not is_build(c)] for made in calls.values()]
+    for call in chain(builds, in_turn(quick), in_turn(slow)):
         if set(wanted.values()) <= OF_USERS:
             return
-        records.enabled = call in builds  # descriptions are compiled only with records
-        if call in builds and f"morph_{call.args[0].function.__name__}" not in wanted.values():
+        records.enabled = is_build(call)  # descriptions are compiled only with records
+        if is_build(call) and f"morph_{call.args[0].function.__name__}" not in wanted.values():
             continue
         texts.built.clear()
         call()
