@@ -199,11 +199,11 @@ def _sat(device: str) -> Calls:
     formula = generate.random_ksat(3, 300, 4.0)
     solve = partial(survey.solve, formula, max_rounds=30, device=device)
     yield partial(rolled_back, device)
+    for find in (survey.surveys, survey.beliefs, survey.reinforce):
+        yield partial(find, formula, max_sweeps=5, device=device)
     yield solve
     yield partial(solve, method="decimation", options={"max_sweeps": 8})  # rounds are undone
     yield partial(survey.walksat, formula, device=device)
-    for find in (survey.surveys, survey.beliefs, survey.reinforce):
-        yield partial(find, formula, max_sweeps=5, device=device)
     for decimate in (survey.backtrack, survey.believe):
         yield partial(decimate, formula, max_rounds=2, device=device)
     yield from common_units.builders("solve", device)

@@ -64,9 +64,9 @@ def more(device: Any) -> list[Any]:
     graphs = product((None, np.int64), (True, False))
     return [
         *(partial(changes, morph.DynamicSSSP, *kind, device) for kind in graphs),
-        partial(morph.survey.backtrack, formula, max_rounds=2, device=device),
+        partial(morph.survey.backtrack, formula, max_rounds=2, max_sweeps=5, device=device),
         partial(warm.rolled_back, device),
-        partial(morph.survey.believe, formula, max_rounds=2, device=device),
+        partial(morph.survey.believe, formula, max_rounds=2, sweeps=5, device=device),
         partial(morph.survey.reinforce, formula, max_sweeps=2, device=device),
         partial(morph.argmax, numbers.x), partial(morph.argmin, numbers.x),
         partial(morph.refine_with_report, mesh, 25),
