@@ -403,7 +403,7 @@ MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<St
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
     bool came = s.prologue(a, it, row, live_in, live_out);
-    bool large = row.end - row.begin > Step::LIMIT;
+    bool large = Step::LIMIT < NO_LIST && is_long(row, Step::LIMIT, t.threads);
     if (!large || !list_high_degree_row(a, t, s, row, live_in, it, live_out)) {
         typename Step::Reductions reductions;
         if constexpr (Step::BATCHED) run_row(a, t, s, row, live_in, by);

@@ -19,14 +19,21 @@ struct Maximum { template <class T> static MORPH_FN T of(T x, T v) { return max_
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: longer than any row
 #if defined(MORPH_FAULTS)  // tests: small graphs have long rows, and more than fit the list
-constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MAX_LISTED = 5;
+constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MAX_LISTED = 5, SHARED_WORK = 12;
 #else
 constexpr i64 HIGH_DEGREE = TARGET_GPU ? 64 : 1024, CHUNK = HIGH_DEGREE / 2, MAX_LISTED = NO_LIST;
+constexpr i64 SHARED_WORK = 1 << 16;  // entries; see `is_long`
 #endif
 
 // The header of `high_degree`: rows << 32 | chunks, of the side that is filled and of the side that is run; the
 // bytes of a side; which side is filled.  The two sides follow.
 enum { LISTED = 0, BYTES = 1, TAKEN = 2, SIDE = 3, FIRST_ENTRY = 8 };
+
+// Whether a row is listed by a team of a CPU.  Few threads list only very long rows: a listed row runs after all others,
+// and where later items depend on its entries (as in `bellman_ford`), these then run again in the next round.
+MORPH_FN bool is_long(const Entries& row, i64 limit, i32 threads) {
+    return row.end - row.begin > max_of(limit, SHARED_WORK / threads / threads);
+}
 
 MORPH_FN i64 chunks(const Entries& row) { return (row.end - row.begin + CHUNK - 1) / CHUNK; }
 template <class A> MORPH_FN bool has_high_degree_list(const A& a) { return load(a.high_degree + TAKEN) != 0; }

@@ -300,7 +300,7 @@ class Labelled:
 
     def _is_label(self, label: Any) -> bool:
         """Whether an argument is the label of a point."""
-        if self._is_id(label):
+        if self._is_id(label) or self.lookup() is None:
             return False
         try:
             self.id_of(label)

@@ -11,6 +11,8 @@ from targets import everywhere, host
 import morph
 from morph import validate
 from morph.algorithms.graph import betweenness, path_counts
+from morph.algorithms.graph.betweenness_threads import dependencies_of_each
+from morph.testing import team
 
 
 def exact(g, sources, endpoints=False):
@@ -121,6 +123,7 @@ def test_scaled_counts_are_the_same(target, monkeypatch, directed, seed):
         plain = host(morph.betweenness(g, endpoints=endpoints).centrality)
         with monkeypatch.context() as patch:
             patch.setattr(betweenness, "MOST", float(rng.integers(-1, 3)))
+            patch.setattr(betweenness, "sources_at_once", lambda *_: 0)
             patch.setattr(path_counts, "LARGE", 2.0)
             patch.setattr(path_counts, "UNIT", 0.25)
             for kernel in vars(betweenness).values():
@@ -130,6 +133,31 @@ def test_scaled_counts_are_the_same(target, monkeypatch, directed, seed):
             getattr(kernel, "launches", {}).clear()
         assert np.allclose(plain, want)
         assert np.allclose(found, want)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_cpu_has_a_thread_for_each_source(monkeypatch, directed):
+    """The sums do not depend on the threads; sources whose counts overflow remain for the sweep."""
+    graph = nx.gnm_random_graph(40, 200, seed=2, directed=directed)
+    g = morph.Graph.from_edges(*np.array(graph.edges).T, n=40, directed=directed, device="cpu")
+    want = list(nx.betweenness_centrality(graph, endpoints=True).values())
+    swept = mock.Mock(wraps=betweenness._sweep)
+    monkeypatch.setattr(betweenness, "_sweep", swept)
+    monkeypatch.setattr(betweenness, "AT_ONCE", 15)
+    found = []
+    for threads in (2, 3):
+        with team(threads):
+            found.append(morph.betweenness(g, endpoints=True).centrality)
+    assert np.allclose(found[0], want) and np.array_equal(*found)
+    assert [call.args[2] for call in swept.call_args_list] == [[], []]
+    with team(2), mock.patch.object(betweenness, "dependencies_of_each", lambda *_: None):
+        assert np.allclose(morph.betweenness(g, endpoints=True).centrality, want)
+    assert len(swept.call_args.args[2]) == 40
+    long = chain(1100, 2, "cpu")
+    for k, most in ((1000, True), (1024, False)):
+        one = [len(long.points) - 1 - k]
+        with team(2):
+            assert (dependencies_of_each(long, one, 0.0) is not None) == most
 
 
 @pytest.mark.parametrize("directed", [True, False])

@@ -15,16 +15,17 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import validate
+from morph.testing import team
 
 FAR = np.iinfo(np.int64).max
 MODULES = [importlib.import_module(f"morph.algorithms.graph.{name}") for name in ("bfs", "sssp")]
 sources = st.lists(st.integers(0, 23), max_size=4)
 
 
-def sharing(batch):
-    """Searches that are shared by so many sources; 1: by none."""
+def sharing(batch, by_thread):
+    """Searches that are shared by so many sources, 1: by none; or, on a CPU, by a thread each."""
     bfs, sssp = MODULES
-    by = {"batch_size": lambda g: batch}
+    by = {"batch_size": lambda g: batch} | ({} if by_thread else {"sources_at_once": lambda *_: 0})
     return (
         mock.patch.multiple(bfs, SMALL=0 if batch > 1 else 4, **by),
         mock.patch.multiple(sssp, HOST_BATCH=0, **by),
@@ -43,7 +44,7 @@ def test_rows(target, edges, ids, batch, data):
     far = np.inf if dtype[0] == "f" else FAR
     want = [nx.single_source_dijkstra_path_length(graph, i, cutoff) for i in ids]
     levels = [nx.single_source_shortest_path_length(graph, i, cutoff) for i in ids]
-    a, b = sharing(batch)
+    a, b = sharing(batch, data.draw(st.booleans()))
     with a, b:
         for found in everywhere(
             target, lambda: morph.sssp(g, ids, rows=True, cutoff=cutoff, predecessors=True)
@@ -114,12 +115,20 @@ def test_no_parent_at_the_end_of_an_infinite_edge(target, cutoff):
     assert host(found.predecessor).tolist() == [[-1, 0, -1, 0 if cutoff > 1 else -1, -1], [-1] * 5]
 
 
-def test_a_cpu_shares_searches_of_small_graphs_only():
-    for n, calls in ((100, 1), (5000, 0)):  # pairs of more points leave the caches
-        ends = np.arange(n - 1), np.arange(1, n)
-        g = morph.Graph.from_edges(*ends, weight=np.full(n - 1, 2), device="cpu")
-        shared = mock.Mock(wraps=MODULES[1].search_pairs)
-        with mock.patch.object(MODULES[1], "search_pairs", shared):
-            found = morph.sssp(g, [0, 1], rows=True)
-        assert found.distance[:, -1].tolist() == [2 * n - 2, 2 * n - 4]
-        assert shared.call_count == calls
+def test_a_cpu_has_a_thread_for_each_source():
+    ends = np.arange(99), np.arange(1, 100)
+    g = morph.Graph.from_edges(*ends, weight=np.full(99, 2), device="cpu")
+    path = f"{morph.algorithms.graph.source_threads.__name__}.MOST_ROWS"
+    with mock.patch.object(MODULES[1], "_solved") as one, mock.patch(path, 250):
+        with team(2):
+            found = morph.sssp(g, [0, 1, 2, 3, 4], rows=True)  # in three batches
+            hops = morph.bfs(g, [0, 1, 2, 3, 4], rows=True)
+        assert not one.called
+    assert found.distance[:, -1].tolist() == [198, 196, 194, 192, 190]
+    assert hops.distance[:, -1].tolist() == [99, 98, 97, 96, 95]
+    with mock.patch.object(MODULES[1], "paths_of_each") as by_thread:
+        for threads, rows, most in ((3, 1, 1 << 16), (1, 3, 99)):  # few sources; a large graph
+            with team(threads), mock.patch(f"{path.rpartition('.')[0]}.ALONE", most):
+                far = morph.sssp(g, list(range(rows)), rows=True).distance
+            assert far[:, -1].tolist() == [198, 196, 194][:rows]
+        assert not by_thread.called

@@ -121,6 +121,21 @@ def test_a_queue_after_claims(where, threads):
     assert int(found[0].sum) == QUEENS[6] and queue.empty
 
 
+@morph.kernel
+def count_item(e, found):
+    atomic_add(found[0].sum, e.depth)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_queue_to_which_no_item_adds(where):
+    """Each launch begins with the first item, and empties the queue."""
+    for depth in (1, 2):
+        queue, found = board(where)
+        queue.depth[:] = depth
+        morph.foreach(queue, count_item, found, until_empty=True)
+        assert int(found[0].sum) == depth and queue.empty
+
+
 # --- branch and bound ----------------------------------------------------------------------------
 
 

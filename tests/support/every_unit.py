@@ -17,7 +17,15 @@ import morph
 from morph.algorithms.community import community, neighbourhood, plex
 from morph.algorithms.dynamic import pagerank as dynamic_pagerank
 from morph.algorithms.dynamic import repair
-from morph.algorithms.graph import betweenness_batch, bfs, mst, sssp, triangles, truss
+from morph.algorithms.graph import (
+    betweenness,
+    betweenness_batch,
+    bfs,
+    mst,
+    sssp,
+    triangles,
+    truss,
+)
 from morph.algorithms.refinement import parts
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
@@ -95,6 +103,19 @@ def overflowing(_: Any, program: Any, work: Any, *args: Any) -> Any:
     return program(work, *args)
 
 
+def from_many_sources(g: morph.Graph) -> None:
+    """Searches by a thread each, as on a CPU, and together, as on a GPU."""
+    for at_once in (64, 0):
+        with contextlib.ExitStack() as patched:
+            for module in (betweenness, bfs, sssp):
+                named = mock.patch.object(module, "sources_at_once", lambda *_: at_once)  # noqa: B023
+                patched.enter_context(named)
+            patched.enter_context(mock.patch.object(betweenness, "get_num_threads", lambda: 2))
+            patched.enter_context(mock.patch.object(sssp, "HOST_BATCH", 0))
+            morph.sssp(g, [0, 1], targets=[2], rows=True), morph.bfs(g, [0, 1], rows=True)
+            morph.sssp(g, [0], predecessors=True, rows=True), morph.betweenness(g, [0, 1])
+
+
 def graphs() -> None:
     """Algorithms on graphs, by types of weights, and of sources."""
     weight = np.array([3, 1, 2, 5], np.int32)
@@ -102,6 +123,7 @@ def graphs() -> None:
     for dtype in (np.int32, np.float64):
         g = morph.Graph.from_edges(*ends, weight=weight.astype(dtype), n=5)
         morph.sssp(g, predecessors=True), morph.mst(g)
+        from_many_sources(g)
         found = morph.sssp(g, [0, 1], targets=[3], predecessors=True, rows=True)
         morph.path(g, found, 3, row=0)
         below = morph.Graph.from_edges(*ends, weight=-weight.astype(dtype))
@@ -111,7 +133,7 @@ def graphs() -> None:
             morph.bellman_ford(cycle)
     g = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
     morph.sssp(g, predecessors=True), morph.betweenness(g), morph.pagerank(g)
-    morph.sssp(g, [0], predecessors=True, rows=True), morph.bfs(g, [0, 1], rows=True)
+    from_many_sources(g)
     with mock.patch.object(sssp, "DENSE", 0):
         morph.sssp(g)
     twice = morph.Graph.from_edges([0, 1], [1, 2], np.ones(2, np.int32), symmetrize=True)

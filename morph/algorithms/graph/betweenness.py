@@ -34,9 +34,11 @@ from morph.algorithms.graph.arguments import (
     source_ids,
 )
 from morph.algorithms.graph.betweenness_batch import max_width, sweep_batches
+from morph.algorithms.graph.betweenness_threads import dependencies_of_each
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.path_counts import MOST, add_scaled, scaled_down
+from morph.algorithms.graph.source_threads import sources_at_once
 from morph.algorithms.graph.workspace import Objects, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
@@ -47,10 +49,12 @@ from morph.language.arguments import boolean
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
+from morph.runtime.threads import get_num_threads
 
 INFINITY = 2**31 - 1
 MANY_SOURCES = 16  # from so many on, on a GPU, they are processed in batches
 MANY_LEVELS = 100  # if the graph has more levels, from the first source: steps with little work
+AT_ONCE = 256  # sources whose dependencies are kept until they are added, a row each
 SPARSE = 256  # a level with less than a 256th of all points pushes; its edges are not counted
 DENSE = 2  # the next level pulls if the level has over half of the edges of unvisited points
 
@@ -321,8 +325,11 @@ def dependencies(
         else:
             names |= {"dist": (i32, INFINITY), "part": (f64, 0)}
             make = partial(_objects, graph)
+            left = sources.tolist()
             objects = added.enter_context(workspace(graph, "betweenness", make, **names))
-            _sweep(graph, objects, sources.tolist(), ends, added, each)
+            if each is None:
+                left = _sweep_by_threads(graph, left, ends)
+            _sweep(graph, objects, left, ends, added, each)
         yield
 
 
@@ -334,6 +341,19 @@ def _takes_batches(graph: Graph, sources: Any) -> bool:
     if graph.device.on_host or len(sources) < MANY_SOURCES or not fits:
         return False
     return bfs(graph, VertexIds(sources[:1])).levels > MANY_LEVELS
+
+
+def _sweep_by_threads(graph: Graph, sources: list[int], ends: float) -> list[int]:
+    """Add the dependencies for sources by a thread each; return the sources that are left."""
+    alone = get_num_threads() == 1  # then the sweep is faster on large graphs
+    at_once = 0 if alone else min(sources_at_once(graph, len(sources)), AT_ONCE)
+    while at_once and sources:
+        total = dependencies_of_each(graph, sources[:at_once], ends)
+        if total is None:
+            break
+        graph.points.share[:] += total
+        sources = sources[at_once:]
+    return sources
 
 
 def _objects(graph: Graph) -> list[Any]:

@@ -27,6 +27,7 @@ from morph.algorithms.graph.arguments import (
     stacked,
 )
 from morph.algorithms.graph.many_sources import WORD, search_levels
+from morph.algorithms.graph.source_threads import hops_of_each, sources_at_once
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
@@ -230,7 +231,11 @@ def _rows(graph: Graph, starts: Any, most: Any) -> Bfs:
     if not len(starts):
         none = bfs(graph, VertexIds(starts))
         return Bfs(none.distance[None][:0], none.predecessor[None][:0], 0)
-    if batch_size(graph) < SMALL * WORD:
+    by_thread = sources_at_once(graph, len(starts))
+    if by_thread:
+        blocks = range(0, len(starts), by_thread)
+        found = [Bfs(*hops_of_each(graph, starts[i : i + by_thread], most)) for i in blocks]
+    elif batch_size(graph) < SMALL * WORD:
         alone = (bfs(graph, VertexIds(start[None]), cutoff=most) for start in starts)
         found = [Bfs(d[None], p[None], levels) for d, p, levels in alone]
     else:

@@ -50,6 +50,7 @@ from morph.algorithms.graph.costs import (
 from morph.algorithms.graph.cycles import NO_PREDECESSOR
 from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.near_far import is_current, targets_settled
+from morph.algorithms.graph.source_threads import paths_of_each, sources_at_once
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
@@ -66,6 +67,8 @@ from morph.runtime.device import Device
 DENSE = 8  # the mean degree from which `dense_phase` runs first
 DENSE_SCALE = 4  # its delta is the mean weight times this over the mean degree (else DELTA_SCALE)
 DENSE_UNTIL = 16  # it ends when the unsettled vertices have less than a 16th of the edges
+# of a search by one thread, whose buckets have no barrier, in dense and in other graphs
+THREAD_SCALE_DENSE, THREAD_SCALE = 2, 8
 WIDE = 8  # then the delta of near-far is this many times as large
 BUCKETS = 32  # `dense_phase` runs at most this many buckets
 HOST_BATCH = 256  # sources of a batch on a CPU at least: pairs of more points leave its caches
@@ -413,24 +416,29 @@ def _solved_rows(
 ) -> Sssp | None:  # fmt: skip
     """Solve for each source, in batches that fill the device, like `_solved`."""
     infinity, most, cuts = _limits(weights.dtype, cutoff, speculative)
-    delta = weights.dtype.type(min(weights.delta, most)) or weights.dtype.type(1)
+    by_thread = sources_at_once(graph, len(starts))
+    wide = weights.delta
+    if by_thread:
+        dense = len(graph.edges) >= DENSE * len(graph.points)
+        wide *= (THREAD_SCALE_DENSE if dense else THREAD_SCALE) / DELTA_SCALE
+    delta = weights.dtype.type(min(wide, most)) or weights.dtype.type(1)
     limits = weights.dtype.type(infinity), weights.dtype.type(most), delta
     edges = {} if weights.weight is None else {"weight": (weights.dtype, 0)}
     batch, found = batch_size(graph), []
     if batch < HOST_BATCH and results_device(graph).on_host:
         batch = 1
+    batch = by_thread or batch
     if not len(starts):
         none = _solved(graph, starts, target_ids, cutoff, predecessors, weights)
         return none and Sssp(*(None if a is None else a[None][:0] for a in none))
     for first in range(0, len(starts), batch):
         some = starts[first : first + batch]
         if batch > 1:
+            solve = paths_of_each if by_thread else search_pairs
             with graph.edges.temporary_columns(**edges):
                 if weights.weight is not None:
                     graph.edges.weight[:] = weights.weight[0]
-                dist, parent, overflowed = search_pairs(
-                    graph, some, target_ids, limits, predecessors
-                )
+                dist, parent, overflowed = solve(graph, some, target_ids, limits, predecessors)
             if not overflowed or cuts:
                 with graph.device.active():
                     found.append(Sssp(_widened(graph.device, dist), parent))

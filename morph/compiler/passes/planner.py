@@ -166,7 +166,7 @@ class _Planner:
             sites=self.sites,
             changed=self.changed,
             snapshot=prepares(unit),
-            publishes=bool(resized) or unit.fused or claims,
+            publishes=bool(resized) or unit.fused or claims or bool(self.queues),
             consecutive=self.consecutive,
             recycled=self.recycled,
             swapped=self.swapped,
