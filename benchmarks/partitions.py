@@ -264,6 +264,7 @@ def calls_of(sources: list[int], iterations: int) -> dict[str, Any]:
         "morph.sssp": lambda x: morph.sssp(x, source).distance,
         "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=iterations)[0],
         f"morph.betweenness, {len(sources)}": lambda x: morph.betweenness(x, sources).centrality,
+        "morph.core_number": lambda x: morph.core_number(x).core,
     }
 
 
@@ -328,6 +329,7 @@ def main(arguments: list[str] | None = None) -> None:
         g.points.add(name, f64)
     sources = on_host(g.degree().argsort()[: -1 - FEW : -1]).tolist()
     source = sources[0]
+    print(f"searches begin at {source}")
     chosen = tuple(o.only.split(",")) if o.only else ("",)
     programs, calls = (
         {k: x for k, x in every.items() if k.startswith(chosen)}

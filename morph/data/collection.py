@@ -183,13 +183,15 @@ class Collection(Store):
     @exclusive
     def clear(self) -> None:
         """Remove all entries; the memory is kept."""
-        self.device.put(*self.cleared())
+        if writes := self.cleared():
+            self.device.put(*writes)
 
     def cleared(self) -> list[tuple[Any, Any]]:
         """Clear the host's counters; return the writes for `Device.put` that clear a GPU's."""
         if self.device.on_host:
-            self._host_meta[COUNT] = self._host_meta[HEAD] = 0
-            self._derive_counters(self._host_meta)
+            counters = self.meta
+            counters[COUNT] = counters[HEAD] = 0
+            counters[BUDGET] = self.capacity
             return []
         return self._counter_writes(self.have(0))
 

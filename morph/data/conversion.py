@@ -25,6 +25,8 @@ from morph.runtime.arrays import (
 )
 from morph.runtime.device import device_of
 
+FEW_IDS = 1 << 12  # that are copied in order to be checked at once
+
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
     """Make a column; ``fill`` None is 0, or no row for a reference."""
@@ -119,6 +121,8 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
 
 def _as_type(a: Array, column: Column, where: str) -> Array:
     """Convert to the column's type, see `cast`; references have been checked."""
+    if a.dtype == column.dtype:
+        return a
     if column.ref:
         with on_device_of(a):
             return a.astype(column.dtype, copy=False)
@@ -180,9 +184,11 @@ def check_all_ids(checks: Sequence[IdCheck]) -> None:
 
 
 def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> None:
-    if is_host(a) and lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative:
-        # negative ids are large as unsigned integers
-        if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
+    quick = lowest == 0 or (lowest == -1 and a.ndim and a.size <= FEW_IDS)
+    if quick and is_host(a) and a.dtype.kind == "i" and a.dtype.isnative and a.itemsize >= 4:
+        # negative ids are large as unsigned integers; beyond the last number is the least one
+        above = a - a.dtype.type(lowest) if lowest else a
+        if int(above.view(f"u{a.dtype.itemsize}").max()) < rows - lowest:
             return
     else:
         ((low, high),) = device_of(a).extremes(a)
@@ -279,7 +285,9 @@ def prepare(
     for name, length in lengths.items():
         if length != n:
             raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
-    return n, out | _converted_all(store, arrays, n if fresh is None else fresh)
+    if arrays:
+        out |= _converted_all(store, arrays, n if fresh is None else fresh)
+    return n, out
 
 
 def _converted_all(store: StoreLike, arrays: Mapping[str, Array], fresh: int) -> dict[str, Array]:
@@ -290,7 +298,8 @@ def _converted_all(store: StoreLike, arrays: Mapping[str, Array], fresh: int) ->
             target = store.target(store.columns[name])
             rows = reference_limit(target) + (fresh if target is store else 0)
             checks.append(IdCheck(a, rows, f"{store.name}.{name}", ref, -1))
-    check_all_ids(checks)
+    if checks:
+        check_all_ids(checks)
     return {n: _as_type(a, store.columns[n], f"{store.name}.{n}") for n, a in arrays.items()}
 
 

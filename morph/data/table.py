@@ -359,10 +359,13 @@ class Table(Store):
             If ``n`` is not from 0 to the number of rows, or a row is deleted.
         """
         self._may_change()
-        if not 0 <= n <= len(self):
-            raise ValueError(f"{self.name}: there are {len(self)} rows, not {n}")
-        if self.live < len(self):
+        rows = len(self)
+        if not 0 <= n <= rows:
+            raise ValueError(f"{self.name}: there are {rows} rows, not {n}")
+        if self.deletes and self.live < rows:
             raise ValueError(f"{self.name}: rows are deleted, so compact it")
+        if n == rows:
+            return
         self._host_meta[COUNT] = n
         self._publish_counters()
         self.changed()
@@ -516,12 +519,13 @@ class Table(Store):
         return prepared(self, None, maps)
 
     def _derive_counters(self, counters: Any) -> None:
-        counters[HEAD] = min(counters[HEAD], counters[COMMITTED])
-        if counters[TAIL] > counters[COMMITTED] and not referred(self):
-            counters[COMMITTED] = max(counters[COMMITTED], self._quarantined_to(counters))
-        counters[BUDGET] = (
-            counters[COMMITTED] - counters[HEAD] + counters[CAPACITY] - counters[COUNT]
-        )
+        committed = counters.item(COMMITTED)  # Python's numbers take less time than NumPy's
+        head, free = counters.item(HEAD), counters.item(CAPACITY) - counters.item(COUNT)
+        if head > committed:
+            counters[HEAD] = head = committed
+        if counters.item(TAIL) > committed and not referred(self):
+            counters[COMMITTED] = committed = max(committed, self._quarantined_to(counters))
+        counters[BUDGET] = committed - head + free
 
     def _ends(self, name: str) -> Table | None:
         """The table of points, if a column has the ends of a graph's edges; else None."""

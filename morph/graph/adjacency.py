@@ -202,6 +202,11 @@ class Adjacency:
         """Whether there is an index."""
         return bool(self._built or self._gapped)
 
+    @property
+    def used(self) -> bool:
+        """Whether launches may have the addresses of an index, or of rows that they rebuild."""
+        return self.built or self._rebuilt is not None
+
     def clear(self) -> None:
         """Invalidate the index: it is rebuilt at the next use."""
         self._built.clear()

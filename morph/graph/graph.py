@@ -160,6 +160,7 @@ class Graph(Making, Exporting):
         """
         for table in self.tables.values():
             table.graph = None
+        self.kept.clear()
 
     def __getattr__(self, name: str) -> Table:
         if not name.startswith("_") and name != "tables" and name in self.tables:
@@ -205,10 +206,11 @@ class Graph(Making, Exporting):
         """Invalidate the adjacency: points were created or deleted.
 
         A `gapped` adjacency is only extended if the points are new and the last (``appended``).
+        Without an index there is nothing to invalidate: the version stays.
         """
         if self.gapped and appended:
             self._adjacency.refresh()
-        else:
+        elif self._adjacency.used:
             self._adjacency.clear()
             self.out_identity = False
             self.moved()

@@ -330,7 +330,7 @@ class Labelled:
         ValueError
             If the number of values differs from that of points, or a point has no label.
         """
-        a = np.asarray(self.device.to_host(values))
+        a = np.asarray(self.device.to_host(listed(values, "values")))
         if not a.ndim or len(a) != len(self.points):
             raise ValueError(f"values have shape {a.shape}: expected one for each of "
                              f"{len(self.points)} points")  # fmt: skip
@@ -364,14 +364,22 @@ class Labelled:
         if labels is None:
             self._take_labels(None)
             return
-        given = list(self._objects(labels) if hasattr(labels, "dtype") else labels)
+        refuse_masked(labels, "labels")
+        objects = self._objects(labels) if hasattr(labels, "dtype") else labels
+        if isinstance(objects, str | bytes) or not isinstance(objects, Iterable):
+            raise TypeError(f"labels are one for each point, not {shown(labels)}")
+        given = list(objects)
         n = len(self.points)
         if len(given) != n:
             raise ValueError(f"labels: {len(given)} for {n} points")
         seen: dict[Any, int] = {}
         for p, label in enumerate(given):
-            if label is not None and seen.setdefault(label, p) != p:
-                raise ValueError(f"labels[{p}] is that of point {seen[label]}: {shown(label)}")
+            try:
+                first = seen.setdefault(label, p)
+            except TypeError:
+                raise TypeError(f"labels[{p}] is not hashable: {shown(label)}") from None
+            if label is not None and first != p:
+                raise ValueError(f"labels[{p}] is that of point {first}: {shown(label)}")
         if COLUMN not in self.points.columns:
             self.points.add(COLUMN, np.int32, -1)
         with self.device.active():

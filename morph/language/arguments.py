@@ -95,6 +95,8 @@ def integer(x: Any, name: str) -> int:
     TypeError
         If it is not.
     """
+    if x.__class__ is int:
+        return x
     if not isinstance(x, bool) and hasattr(x, "__index__"):
         with suppress(TypeError):  # raised by an array
             return int(x.__index__())

@@ -182,10 +182,9 @@ class Mesh:
             if arrays.get(name) is None:
                 arrays[name] = xp.empty((len(arrays[rows[name]]) if name in rows else 0, width))
         arrays.setdefault("base", 0)
-        for f in fields(cls):
-            setattr(mesh, f.name, arrays.pop(f.name))
-        if arrays:
-            raise TypeError(f"a mesh has no {', '.join(arrays)}")
+        if unknown := arrays.keys() - cls.__dataclass_fields__.keys():
+            raise TypeError(f"a mesh has no {', '.join(unknown)}")
+        mesh.__dict__.update({name: arrays[name] for name in cls.__dataclass_fields__})
         return mesh
 
     @property

@@ -19,6 +19,7 @@ Array = Any
 _fetch: Hook[np.ndarray[Any, Any]] = Hook("morph.runtime.cuda.device:fetch")
 _fetch_all: Hook[list[np.ndarray[Any, Any]]] = Hook("morph.runtime.cuda.device:fetch_all")
 SAMPLE = 1 << 20  # maximum of elements that `rough_mean` reads
+_UNCHANGED: AbstractContextManager[None] = nullcontext()
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -29,7 +30,7 @@ def is_host(x: Any) -> bool:
 
 def on_device_of(x: Array) -> AbstractContextManager[Any]:
     """Make the GPU of an array current for operations on it; do nothing for host arrays."""
-    return nullcontext() if is_host(x) else gpu_array(x).device
+    return _UNCHANGED if is_host(x) else gpu_array(x).device
 
 
 def import_cupy() -> Any:
@@ -144,8 +145,10 @@ def refuse_masked(x: Any, name: str) -> None:
     ValueError
         With the argument's ``name`` and the first masked position.
     """
-    mask = np.asarray(getattr(x, "mask", False)) if isinstance(x, np.ndarray) else None
-    if mask is not None and mask.dtype == np.bool_ and mask.any():
+    if x.__class__ is np.ndarray or not isinstance(x, np.ndarray):
+        return
+    mask = np.asarray(getattr(x, "mask", False))
+    if mask.dtype == np.bool_ and mask.any():
         mask = mask if mask.ndim else np.broadcast_to(mask, x.shape)
         at = ", ".join(str(axis[0]) for axis in np.nonzero(mask)) if x.ndim else "()"
         raise ValueError(f"{name}[{at}] is masked: fill masked values, or remove them")
@@ -208,7 +211,7 @@ def refuse_rounded(a: Array, name: str, dtype: Any = np.float64, given: Any = No
 
 def imported(x: Any) -> Any:
     """Return an object that only has ``__dlpack__`` as an array over the same memory."""
-    if not hasattr(x, "__dlpack__") or hasattr(x, "__array__"):
+    if x.__class__ is np.ndarray or not hasattr(x, "__dlpack__") or hasattr(x, "__array__"):
         return x
     if hasattr(x, "__array_interface__") or hasattr(x, "__cuda_array_interface__"):
         return x

@@ -178,6 +178,8 @@ def device(spec: str | Device | None = None) -> Device:
     DeviceError
         If CuPy or the requested GPU is missing.
     """
+    if spec.__class__ is str and spec in _known:
+        return _known[spec]
     if isinstance(spec, Device):
         return spec
     if spec is None:
@@ -190,8 +192,6 @@ def device(spec: str | Device | None = None) -> Device:
             return device("cuda")
         except DeviceError:
             return device("cpu")
-    if spec in _known:
-        return _known[spec]
     kind, _, number = spec.partition(":")
     backend = BACKENDS.get(kind)
     if backend is None or not (spec == kind or (backend.numbered and number.isdecimal())):

@@ -380,6 +380,7 @@ def test_a_size_for_each_query_and_a_graph_that_changes():
     ("args", "error", "message"),
     [
         ((0, 3), TypeError, "size is a pair of integers, the least and the largest, not 3"),
+        ((0, np.array(3)), TypeError, "size is a pair of integers, the least and the largest"),
         ((0, (3, 2)), ValueError, "size is a pair 1 <= least <= largest, not .3, 2."),
         ((0, (0, 2)), ValueError, "size is a pair 1 <= least <= largest, not .0, 2."),
         ((0, (1.5, 2)), TypeError, "size is an integer, not 1.5"),

@@ -302,6 +302,27 @@ def test_arrays_of_other_types_are_labels(values):
             morph.bfs(g, wrong)
 
 
+@pytest.mark.parametrize("labels, error, message", [
+    (5, TypeError, "labels are one for each point, not 5"),
+    (np.array(5), TypeError, "labels are one for each point, not"),
+    ("abc", TypeError, "labels are one for each point, not 'abc'"),
+    (["a", ["b"], "c"], TypeError, "labels[1] is not hashable: ['b']"),
+    (["a", "b", "a"], ValueError, "labels[2] is that of point 0: 'a'"),
+    (np.ma.array([1, 2, 3], mask=[0, 1, 0]), ValueError, "labels[1] is masked"),
+])  # fmt: skip
+def test_other_objects_are_no_labels(labels, error, message):
+    g = Graph.from_edges([0, 1], [1, 2])
+    with pytest.raises(error, match=re.escape(message)):
+        g.labels = labels
+    assert g.labels is None
+
+
+def test_a_label_that_is_a_bool_is_one_vertex():
+    graph = nx.DiGraph()
+    graph.add_edge(True, "b", weight=3)
+    assert morph.max_flow(graph, True, "b").value == 3
+
+
 def test_sources_of_dynamic_algorithms_are_labels():
     g, _ = path_graph([30, 10, 20])
     for kind in (morph.DynamicSSSP, morph.DynamicBFS):

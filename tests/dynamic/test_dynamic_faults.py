@@ -246,6 +246,8 @@ def test_batches_reported_late_or_of_another_graph(target):
     other = start(target)[0].apply(deletes=[1])
     with pytest.raises(ValueError, match="another graph"):
         dynamic.update(other)
+    with pytest.raises(TypeError, match="applied is a result of Graph.apply, not None"):
+        dynamic.update(None)
     good(dynamic)
     levels = morph.DynamicBFS(g, 0)
     for batch in ({"updates": ([5], [-1])}, {"inserts": ([1], [4], [-1])}):

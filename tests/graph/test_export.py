@@ -370,6 +370,8 @@ def test_values_by_label():
     for values in (np.arange(3), 4):
         with pytest.raises(ValueError, match="expected one for each of 4 points"):
             g.by_label(values)
+    with pytest.raises(ValueError, match="values: rows of different lengths"):
+        g.by_label([[1, 2], [3], [4], [5]])
     assert sp.issparse(g.to_scipy())
 
 

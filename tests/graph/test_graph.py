@@ -304,6 +304,20 @@ def test_to_and_like():
     check(e)
 
 
+def test_points_change_the_version_of_an_adjacency_in_use():
+    g = Graph("cpu")
+    g.points.resize(8)
+    g.points.extend(2)
+    version, changes = g.version, g.changes
+    g.points.extend(2), g.points.truncate(3)
+    assert g.version == version and g.changes == changes + 2
+    g.edges.extend(src=[0, 1], dst=[1, 2])
+    assert lists(g, "out") == [[0], [1], []]
+    version = g.version
+    g.points.extend(1)
+    assert g.version > version and lists(g, "out") == [[0], [1], [], []]
+
+
 def test_points_that_kernels_add_have_no_edges_yet():
     g = Graph.from_edges([0, 0, 1], [1, 1, 0])
     g.points.resize(8)

@@ -354,6 +354,17 @@ def test_an_error_names_position_and_value():
         t.r[:] = [0, 1, 2, 9, -7]
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_negative_ids_of_any_type_are_refused(dtype):
+    """-1 in eight bits is 255 as an unsigned integer, which may be a row."""
+    t = Table("t", "cpu", r=Ref("t"))
+    t.extend(300)
+    with pytest.raises(ValueError, match=r"ids\[1\] = -1 is not a row of t"):
+        t.delete(np.array([1, -1], dtype))
+    with pytest.raises(ValueError, match=r"t.r\[0\] = -2 is not a row of t"):
+        t.r[:2] = np.array([-2, -1], dtype)
+
+
 def test_columns_copy_across_devices():
     a, b = Table("t", "cpu", x=f64), Table("t", "python", x=f32)
     a.extend(x=[1, 2, 3])

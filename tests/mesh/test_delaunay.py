@@ -13,6 +13,7 @@ import morph
 from morph.algorithms.triangulation import delaunay, insertion
 from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
 from morph.algorithms.triangulation.insertion_order import (
+    draw,
     hilbert_order,
     insertion_rounds,
     strided_blocks,
@@ -25,7 +26,8 @@ few = settings(max_examples=examples(8), suppress_health_check=list(HealthCheck)
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch, request):
-    """Let points be inserted in parallel from the start, unless there are many."""
+    """Let points be sorted, and inserted in parallel from the start, unless there are many."""
+    monkeypatch.setattr(delaunay, "FEW", 0)
     if "many" not in request.node.name:
         monkeypatch.setattr(delaunay, "FIRST_ROUNDS", 2)
         monkeypatch.setattr(delaunay, "SEQUENTIAL", 8)
@@ -96,7 +98,7 @@ def test_points_of_large_cavities_are_inserted_before_the_next_round(monkeypatch
             run(items, kernel, *args)
 
         monkeypatch.setattr(insertion, "foreach", traced)
-        inner.__wrapped__(g, order, *rest)
+        return inner.__wrapped__(g, order, *rest)
 
     monkeypatch.setattr(delaunay, "insert_rounds", insert_rounds)
     turn = np.linspace(1, 12, 500)[:, None]
@@ -241,9 +243,11 @@ def test_the_curve_visits_neighbours(target):
 
 @given(n=st.integers(1, 300))
 def test_rounds(n):
-    order = morph.Table("order", "cpu", point=np.int32, parent=np.int32)
-    ends = insertion_rounds(order, n)
-    levels, parent = np.split(order.point.array, ends[:-1]), order.parent.array
+    g, order = morph.Graph("cpu"), morph.Table("order", "cpu", point=np.int32)
+    g.points.add("parent", morph.Ref("points"))
+    g.points.extend(n), order.extend(n)
+    morph.foreach(order, draw, g.points, n)
+    levels, parent = np.split(order.point.array, insertion_rounds(n)[:-1]), g.points.parent.array
     assert np.array_equal(np.sort(np.concatenate(levels)), np.arange(n))
     done = levels[0]
     assert len(done) == 1 and parent[done[0]] == done[0]

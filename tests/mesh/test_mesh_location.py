@@ -123,6 +123,8 @@ def test_empty_and_refused(target):
     for values in (np.ones(3), 1.0, ["a"] * 4, np.ones((4, 1, 1))):
         with pytest.raises(ValueError, match="values must"):
             mesh.interpolate(values, [[1, 1]], target)
+    with pytest.raises(ValueError, match="points: rows of different lengths"):
+        mesh.find_simplex([[1, 2], [3]], target)
     mesh.points[0] = np.nan
     with pytest.raises(ValueError, match="is not finite"):
         mesh.find_simplex([[1, 1]], target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from copy import copy
 from functools import cache
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 import morph
 from morph.algorithms.triangulation import kept
+from morph.launch.launcher import Launch
+from morph.testing import team
 
 rng = np.random.default_rng(0)
 ANGLE = np.arange(12)[:, None] * np.pi / 6
@@ -68,6 +71,40 @@ def test_calls_that_fail_leave_nothing(target):
     with pytest.raises(ValueError, match="on one line"):
         morph.triangulate(np.stack([np.arange(5.0)] * 2, axis=1), device=target)
     assert equal(arrays(run(4, target)), expected(target)[4])
+
+
+def refined(i, angle):
+    with team(1):  # else the order of threads decides
+        mesh = morph.refine(run(i, "cpu"), angle, device="cpu")
+    assert not mesh.violations()
+    return mesh.points, mesh.triangles, mesh.segments, mesh.segment_markers, mesh.point_markers
+
+
+@pytest.mark.parametrize("i", [0, 5])
+def test_refinements_do_not_depend_on_earlier_calls(i):
+    """Full lists grow, which changes the order of items: so capacities are those of new lists."""
+    found = {20: [], 30: []}
+    for angle in (30, 20, 20, 30, 30):
+        found[angle].append(refined(i, angle))
+    kept._kept.clear()
+    assert all(equal(mesh, refined(i, angle)) for angle in found for mesh in found[angle])
+
+
+def test_a_refinement_that_fails_leaves_nothing():
+    broken = copy(run(0, "cpu"))
+    broken.neighbors = np.full_like(broken.neighbors, -1)
+    with pytest.raises(morph.MeshError):
+        morph.refine(broken, device="cpu")
+    assert "cpu mesh" not in kept._kept
+
+
+@pytest.mark.parametrize("call", [lambda: run(4, "cpu"), lambda: refined(4, 20)])
+def test_the_third_call_writes_no_argument_block(call, monkeypatch):
+    call(), call()
+    fills = []
+    monkeypatch.setattr(Launch, "_fill", lambda self, *_: fills.append(self.compiled.title))
+    call()
+    assert not fills
 
 
 def test_tables_are_used_again_by_one_call_at_a_time():

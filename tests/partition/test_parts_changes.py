@@ -11,6 +11,7 @@ from ranks import output_of_ranks
 from targets import examples
 
 import morph
+from morph import validate
 from morph.partition import messages
 from morph.prelude import atomic_add, atomic_min, f64, i32
 
@@ -332,6 +333,20 @@ print("equal")
 @pytest.mark.mpi
 def test_batches_on_ranks():
     assert output_of_ranks(3, ON_RANKS) == ["equal"] * 3
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_mst_of_edges_in_no_order(devices):
+    """Own edges have no copies here, but deleted ids are reused within the part."""
+    g = morph.Graph.from_edges([0, 1, 2, 0, 3], [1, 2, 0, 2, 4], weight=[1, 2, 3, 4, 5],
+                               device="python")  # fmt: skip
+    parts = morph.partition(g, ["python"] * devices, by=np.array([0, 0, 0, 1, 1]) % devices)
+    for u, v, weight in ((0, 1, 6), (1, 2, 7)):
+        parts.apply(deletes=([u], [v]))
+        parts.apply(inserts=([u], [v], [weight]))
+    forest = morph.mst(parts)
+    assert forest.edges.tolist() == [3, 4, 5] and forest.weight == 14
+    validate.mst(parts, forest.edges)
 
 
 def test_library_algorithms_after_changes():

@@ -332,6 +332,13 @@ def test_gap(script, tmp_path, capsys):
     assert f" {(rows + 4 * 24) * 1000:,.4g} (" in out and f" {(rows + 8 * 24) * 1000:,.4g} (" in out
 
 
+@pytest.mark.parametrize("m", [2, 8, 18, 882])
+def test_lattices_are_right(script, m):
+    mesh = script("four").lattice(m)
+    assert len(mesh.triangles) == m
+    mesh.check()
+
+
 class Parsed(Exception):
     """The arguments of a command have been read."""
 

@@ -71,18 +71,21 @@ def _others(device: Any) -> None:
 
 
 def _triangulate(device: Any) -> None:
+    """So many that they are sorted."""
     with team(2):
-        morph.triangulate(np.random.default_rng(0).random((200, 2)), device=device)
+        morph.triangulate(np.random.default_rng(0).random((delaunay.FEW + 44, 2)), device=device)
 
 
 def _polygon(device: Any) -> None:
     """With segments, as if few or several cores were free: a busy machine launches other units."""
-    square, rim = [[0, 0], [1, 0], [1, 1], [0, 1]], [[0, 1], [1, 2], [2, 3], [3, 0]]
+    rows = np.arange(delaunay.FEW + 44)
+    circle = np.exp(2j * np.pi * rows / len(rows)).view(float).reshape(-1, 2)
+    rim = np.stack([rows, np.roll(rows, -1)], axis=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delaunay, "available_threads", lambda: 2)
         for threads in (triangulate.FEW_THREADS, triangulate.FEW_THREADS + 1):
             patch.setattr(triangulate, "available_threads", lambda threads=threads: threads)
-            morph.triangulate(square, rim, device=device)
+            morph.triangulate(circle, rim, device=device)
 
 
 def _change(kind: Any, dtype: Any, both: bool, device: Any) -> None:

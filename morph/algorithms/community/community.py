@@ -239,7 +239,8 @@ def community(
 
 
 def _sizes(size: Any) -> tuple[int, int]:
-    if not isinstance(size, Sequence | np.ndarray) or len(size) != 2:
+    several = isinstance(size, Sequence) or (isinstance(size, np.ndarray) and size.ndim)
+    if not several or len(size) != 2:
         raise TypeError(f"size is a pair of integers, the least and the largest, not {shown(size)}")
     least, most = (integer(x, "size") for x in size)
     if not 1 <= least <= most:

@@ -24,7 +24,9 @@ from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive
+from morph.graph.applied import Applied
 from morph.language.arguments import check_callable
+from morph.language.messages import shown
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import i32, i64
@@ -203,11 +205,15 @@ class Maintained:
 
         Raises
         ------
+        TypeError
+            If ``applied`` is another object.
         ValueError
             If the batch was another graph's, or a weight is negative or NaN.  The values are then
             rolled back, and recomputed at the next use.
         """
         begin = perf_counter()
+        if not isinstance(applied, Applied):
+            raise TypeError(f"applied is a result of Graph.apply, not {shown(applied)}")
         if applied._graph is not self.graph:
             raise ValueError("this batch was applied to another graph")
         self._recomputed += 1

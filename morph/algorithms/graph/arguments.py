@@ -141,7 +141,7 @@ def source_rows(graph: Graph, source: Any, name: str = "source") -> Any:
 
 def vertex_id(graph: Graph, vertex: Any, name: str) -> int:
     """Check the id or label of one point like `source_ids`."""
-    if graph.labels is None or hasattr(vertex, "__index__"):
+    if not graph._is_label(vertex) and (graph.labels is None or hasattr(vertex, "__index__")):
         vertex = integer(vertex, name)
     return int(source_ids(graph, [vertex], name)[0])
 

@@ -156,7 +156,8 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
         rows = share.own if isinstance(share.own, slice) else g.device.asarray(share.own)
         with g.device.active():
             ends: dict[str, Any] = {name: g.edges.columns[name].array[rows] for name in names}
-        if len(g.edges) != share.owned:  # without copies of other parts' edges, and deleted ones
+        # without copies of other parts' edges and deleted ones, in order of global ids
+        if len(g.edges) != share.owned or share.own_at is not None:
             g = _edges_in_order(g.device, len(g.points), ends)
         picked = mst(g).edges
         with g.device.active():

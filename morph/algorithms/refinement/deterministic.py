@@ -24,7 +24,6 @@ from morph.algorithms.refinement.kernels import (
     NO_ITEM,
     copy_entry,
     enqueue,
-    is_current,
     refine_triangle,
     write_entry,
 )
@@ -182,16 +181,18 @@ def run_deterministic_round(g, active, following, waiting, counts, bucket, last,
     """Run a deterministic round; ``counts`` is a `Scan` of the counts of ``g.bitmap``."""
     defers = len(active) > params.deferral_threshold
     if defers:
-        foreach(active, write_bucket, where=lambda i: i.bucket <= last and is_current(i))
+        foreach(
+            active, write_bucket, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp
+        )
     foreach(
         active, mark_item, g, following, defers,
-        where=lambda i: i.bucket <= last and is_current(i),
+        where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
     )  # fmt: skip
     next_id = params.next_id
     parts = 2 * next_id // (64 * WORDS) + 1
     foreach(g.bitmap[:parts], count_bits)
     scan_first(counts, parts, plus)
-    foreach(active, place_item, g, where=lambda i: i.bucket <= last and is_current(i))
+    foreach(active, place_item, g, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp)
     first, count, end = i64(0), i64(g.bitmap[parts - 1].count), i64(0)
     while first < count:
         end = min(first + len(g.sliced), count)
@@ -202,7 +203,7 @@ def run_deterministic_round(g, active, following, waiting, counts, bucket, last,
         foreach(g.ranked[first:end], copy_ranked, g, first, next_id)
         foreach(
             g.sliced[: end - first], refine_triangle, g, bucket, following, waiting, params,
-            where=is_current, together=True,
+            where=lambda i: i.item.node[0] == i.stamp, together=True,
         )  # fmt: skip
         first = end
     if hasattr(params, "points_left"):

@@ -111,12 +111,6 @@ def copy_entry(item, work):
 
 
 @func
-def is_current(item):
-    """Whether the triangle of an entry was not replaced since it was enqueued."""
-    return item.item.node[0] == item.stamp
-
-
-@func
 def max_area_of(t, params):
     return t.origin.limit if hasattr(params, "has_limits") else params.area
 

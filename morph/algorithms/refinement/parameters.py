@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from morph.algorithms.refinement.quality import BUCKETS, DIGITS
 from morph.algorithms.triangulation.exterior import unite
+from morph.algorithms.triangulation.kept import KeptObjects
 from morph.algorithms.triangulation.scaling import bounds
 from morph.algorithms.triangulation.tables import to_tables
 from morph.algorithms.triangulation.triangulate import triangulate
@@ -96,11 +97,12 @@ class Request:
 
 
 def parameters_of(
-    mesh: Mesh, asked: Request, scale: float, where: Device, box: Any = None
-) -> Table:
+    mesh: Mesh, asked: Request, scale: float, where: Device, box: Any = None,
+    kept: KeptObjects | None = None,
+) -> Table:  # fmt: skip
     """Make the row of limits that kernels compare with; unused options have no column.
 
-    ``box`` is that of `bounds`, if it is known.
+    ``box`` is that of `bounds`, if it is known; ``kept`` may have a table of these columns.
     """
     cosine = math.cos(math.radians(asked.min_angle))
     # min_angle = 0 is no limit, however the cosine of a flat angle is rounded
@@ -154,7 +156,10 @@ def parameters_of(
     ):
         if wanted:
             types[name], columns[name] = spec, value
-    parameters = Table("parameters", where, **types)
+    if kept is None:
+        parameters = Table("parameters", where, **types)
+    else:
+        parameters = kept.table(" ".join(("parameters", *types)), **types)
     parameters.new(**columns)
     return parameters
 

@@ -82,7 +82,6 @@ class Part:
                 g.points.add("wanted", f64)
                 g.points.wanted[:] = known["wanted"]
             g.triangles.extend(len(self.row))
-            g.inputs.add("nbr", Ref("inputs")[3])
             g.inputs.extend(len(self.row))
             some = len(self.row) // 8 + 64
             self.border = Collection(

@@ -378,7 +378,7 @@ class PartitionedRefinement:
             part.tables.triangles.drop("reason")
             unlimited = replace(self.asked, deterministic=False, max_points=None)
             params = parameters_of(self.mesh, unlimited, self.scale, part.device, self.box)[0]
-            waiting = worklist(part.tables, len(host.waiting))
+            waiting = worklist(part.tables, "waiting", len(host.waiting))
             counts += examine(part.tables, waiting, params)
             part.free()
         counts += np.bincount(host.reason[left], minlength=len(REASONS))

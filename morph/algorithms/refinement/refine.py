@@ -42,9 +42,10 @@ from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.attributes import interpolated
 from morph.algorithms.triangulation.canonical import canonical, least_first
+from morph.algorithms.triangulation.kept import KeptObjects
 from morph.algorithms.triangulation.reading import from_tables, rows_of_mesh
 from morph.algorithms.triangulation.scaling import bounds, scale_of
-from morph.algorithms.triangulation.tables import to_tables
+from morph.algorithms.triangulation.tables import tables_name, to_tables
 from morph.graph import Graph
 from morph.language.arguments import check_callable
 from morph.language.hooks import Hook
@@ -240,15 +241,19 @@ def _refined(
             near = least_first(near)
         box = bounds(near)
         scale = scale_of(near, box)
-        g = to_tables(near, where, scale, limits, sizes)
+        g = to_tables(near, where, scale, limits, sizes, keep=not asked.deterministic)
+    kept = KeptObjects.of(g)
     try:
         refuse_defects(g, mesh)
-        params = parameters_of(near, asked, scale, where, box)[0]
+        params = parameters_of(near, asked, scale, where, box, kept)[0]
         rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
         with counting("transfer"):
-            return from_tables(g, near, scale, mesh.device), rounds, left
-    finally:
+            fine = from_tables(g, near, scale, mesh.device)
+    except BaseException:
         g.dissolve()
+        raise
+    kept.release(tables_name(where))
+    return fine, rounds, left
 
 
 def _devices(device: Devices, source: Any) -> list[Device]:

@@ -17,13 +17,12 @@ from morph.algorithms.refinement.kernels import (
     count_unmet,
     find_bad,
     find_defect,
-    is_current,
     refine_triangle,
 )
 from morph.algorithms.refinement.parameters import has_points
 from morph.algorithms.refinement.quality import BUCKETS
+from morph.algorithms.triangulation.kept import KeptObjects
 from morph.data.collection import Collection, Flag
-from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, kernel, program
@@ -46,7 +45,7 @@ def refuse_defects(g: Graph, mesh: Mesh) -> None:
     ------
     MeshError
     """
-    defect = Flag(g)
+    defect = KeptObjects.of(g).flag("defect")
     foreach(g.triangles, find_defect, g, defect)
     if defect:
         mesh.check()  # raises the usual errors; the next line those that only `violations` finds
@@ -92,19 +91,24 @@ def run_rounds(g, active, following, waiting, counts, urgent, params, turns):
                 break
         last = i32(BUCKETS)
         if hasattr(params, "segments_first"):
-            foreach(active, signal_urgent, urgent, where=lambda i: i.bucket == 0 and is_current(i))
+            foreach(
+                active,
+                signal_urgent,
+                urgent,
+                where=lambda i: i.bucket == 0 and i.item.node[0] == i.stamp,
+            )
             if urgent.take():
                 last = i32(0)
                 foreach(
                     active, copy_entry, following,
-                    where=lambda i: i.bucket != 0 and is_current(i),
+                    where=lambda i: i.bucket != 0 and i.item.node[0] == i.stamp,
                 )  # fmt: skip
         if hasattr(params, "next_id"):
             run_deterministic_round(g, active, following, waiting, counts, bucket, last, params)
         else:
             foreach(
                 active, refine_triangle, g, bucket, following, waiting, params,
-                where=lambda i: i.bucket <= last and is_current(i),
+                where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
             )  # fmt: skip
         active, following = following, active
         following.clear()
@@ -150,9 +154,9 @@ def refine_tables(
     deterministic = "next_id" in params.table.columns
     # growth ends a launch, and deterministic rounds need capacity before they begin
     capacity = 4 * (m + SPARE) if deterministic else m
-    active, following = (worklist(g, capacity, PACKED) for _ in range(2))
-    waiting = worklist(g, 2 * capacity)
-    tables, urgent = DeterministicTables(g, params) if deterministic else None, Flag(g)
+    active, following = (worklist(g, name, capacity, PACKED) for name in ("active", "following"))
+    waiting, urgent = worklist(g, "waiting", 2 * capacity), KeptObjects.of(g).flag("urgent")
+    tables = DeterministicTables(g, params) if deterministic else None
     rounds, known = 0, len(g.points)
     always = "reason" in g.triangles.columns or "wanted" in g.points.columns
     foreach(g.triangles, find_bad, waiting, params)
@@ -180,9 +184,12 @@ def refine_tables(
             return rounds, unmet
 
 
-def worklist(g: Graph, capacity: int, pack: Sequence[str] = ()) -> Collection:
+def worklist(g: Graph, name: str, capacity: int, pack: Sequence[str] = ()) -> Collection:
     """Make a list of triangles to refine, see `morph.algorithms.refinement.kernels`."""
-    return Collection(g.triangles, capacity=capacity, pack=pack, stamp=Ref(g.points), bucket=i8)
+    kept = KeptObjects.of(g)
+    made = kept.list(name, g.triangles, capacity, pack=pack, stamp=Ref(g.points), bucket=i8)
+    kept.resize(made, capacity + SPARE if kept.small else capacity)
+    return made
 
 
 def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
@@ -192,7 +199,7 @@ def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
     """
     if "reason" in g.triangles.columns:
         g.triangles.reason = -1
-    counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
+    counts = KeptObjects.of(g).table("counts", n=vec(i32, len(REASONS)))
     counts.new()
     foreach(g.triangles, count_unmet, g, waiting, counts[0], params)
     unmet: list[int] = g.device.to_host(counts.n.array)[0].tolist()

@@ -11,7 +11,7 @@ O(n log n) expected for any points; O(log n) rounds.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from morph.algorithms.triangulation.insertion import (
     insert_sequentially,
 )
 from morph.algorithms.triangulation.insertion_order import (
+    draw,
     insertion_rounds,
     order_by_keys,
     strided_blocks,
@@ -40,6 +41,7 @@ from morph.runtime.device import Device, device_for
 TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
 SEQUENTIAL = 2**14  # points inserted one after another, before several CPU threads find enough work
 FIRST_ROUNDS = 6  # rounds, of 32 points, inserted one after another before a GPU's threads start
+FEW = 2**8  # points that are not sorted: walks between them are shorter than the sort
 CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
 BATCH = 1024  # items that a CPU thread gathers before it claims
 STRIDE = 16  # their distance in the order, so that few compete for the same triangles
@@ -85,11 +87,17 @@ def make_first(start, a, g):
 
 
 @program
-def begin(g, start, a):
-    """Make a triangle of the point a, the first one elsewhere and the first one off their line."""
+def begin(g, order, start):
+    """Draw the order; make a triangle of its first point, one elsewhere and one off their line.
+
+    Returns whether there is such a point.
+    """
+    foreach(order, draw, g.points, len(order))
+    a = g.points[order[0].point]
     foreach(g.points, find_second, a, start[0])
     foreach(g.points, find_third, a, start[0], g)
     foreach(start, make_first, a, g)
+    return start[0].third < len(g.points)
 
 
 # --- the result ----------------------------------------------------------------------------------
@@ -97,20 +105,20 @@ def begin(g, start, a):
 
 @kernel
 def find_ghosts(t, g, ghosts):
-    """Collect ghosts and unused rows; a side with a ghost behind it is on the hull."""
+    """List ghosts and unused rows; a side with a ghost behind it is on the hull."""
     side = ghost_side(t)
     if side >= 0:
-        ghosts.add(t)
+        ghosts.new(triangle=i32(t))
         if side < 3:
             edge = t.opposite[side]
             g.triangles[edge >> 2].opposite[edge & 3] = HULL
 
 
 @kernel
-def list_unused(t, end, unused):
+def list_unused(ghost, end, unused):
     """Collect the rows that are not in use, of those that the result has."""
-    if i32(t) < end:
-        unused.add(old_row=i32(t))
+    if ghost.triangle < end:
+        unused.add(old_row=ghost.triangle)
 
 
 @kernel
@@ -121,54 +129,60 @@ def list_last(t, last):
 
 
 @kernel
-def place_unused(entry, places):
-    places[i64(entry)].unused = entry.old_row
+def place_unused(entry, ghosts):
+    ghosts[i64(entry)].unused = entry.old_row
 
 
 @kernel
-def place_last(entry, places, end):
+def place_last(entry, ghosts, end):
     """These triangles are as many as the rows that are not in use."""
-    places[entry.old_row - end].new_row = places[i64(entry)].unused
+    ghosts[entry.old_row - end].new_row = ghosts[i64(entry)].unused
 
 
 @func
-def moved_half_edge(edge, end, places):
+def moved_half_edge(edge, end, ghosts):
     """The code of a half-edge after triangles from row ``end`` on have moved."""
     row = edge >> 2
-    return edge if row < end else 4 * places[row - end].new_row + (edge & 3)
+    return edge if row < end else 4 * ghosts[row - end].new_row + (edge & 3)
 
 
 @kernel
-def renumber(t, end, places):
+def renumber(t, end, ghosts):
     """Number corners as in the input, and neighbours by the rows they will have."""
     a, b, c = t.node
     if a is not None and b is not None and c is not None:
         d, e, f = t.opposite
         t.node = vector(a.parent, b.parent, c.parent)
         t.opposite = vector(
-            moved_half_edge(d, end, places),
-            moved_half_edge(e, end, places),
-            moved_half_edge(f, end, places),
+            moved_half_edge(d, end, ghosts),
+            moved_half_edge(e, end, ghosts),
+            moved_half_edge(f, end, ghosts),
         )
 
 
 @kernel
-def move(entry, g, places, end):
+def move(entry, g, ghosts, end):
     t = g.triangles[entry.old_row]
-    new = g.triangles[places[entry.old_row - end].new_row]
+    new = g.triangles[ghosts[entry.old_row - end].new_row]
     new.node = t.node
     new.opposite = t.opposite
 
 
 @program
-def drop_ghosts(g, ghosts, end, places, unused, last):
-    """Number corners as in the input, and move the triangles from row ``end`` on before it."""
+def drop_ghosts(g, ghosts, unused, last):
+    """Number corners as in the input, and move the last triangles to rows that are not in use.
+
+    Returns the number of triangles.
+    """
+    foreach(g.triangles, find_ghosts, g, ghosts)
+    end = i32(len(g.triangles) - len(ghosts))
     foreach(ghosts, list_unused, end, unused)
     foreach(g.triangles[end:], list_last, last)
-    foreach(unused, place_unused, places)
-    foreach(last, place_last, places, end)
-    foreach(g.triangles, renumber, end, places)
-    foreach(last, move, g, places, end)
+    foreach(unused, place_unused, ghosts)
+    foreach(last, place_last, ghosts, end)
+    foreach(g.triangles, renumber, end, ghosts)
+    foreach(last, move, g, ghosts, end)
+    return end
 
 
 def delaunay_tables(
@@ -224,63 +238,95 @@ def delaunay_tables(
     kept = KeptTables(where, False) if kept is None else kept
     g = kept.begin()
     g.points.extend(xy=xy)
-    kept.attach(g.points, key=(u64, 0))
-    along = order_by_keys(g.points)
-    kept.detach(g.points, "key")
-    order = kept.table("order", point=i32, parent=i32)
-    ends = insertion_rounds(order, n)
+    along = _sort(g, kept)
+    order = kept.table("order", point=i32)
+    order.extend(n)
     g.triangles.extend(2 * n)
     kept.attach(g.points, parent=(Ref("points"), None), triangle=(Ref("triangles"), None))
-    with where.active():
-        g.points.xy.array[:] = xp.take(xy, along, axis=0)
-        g.points.parent.array[:] = order.parent.array
     start = kept.table("start", second=i32, third=i32, begin=i32, level=i32)
-    start.extend(1, second=n, third=n)
-    root = g.points[int(order[0].point)]
-    begin(g, start, root)
-    if start[0].third == n:
+    plan = _plan(where, n)
+    start.extend(1, second=n, third=n, begin=plan.begin, level=plan.level)
+    if not begin(g, order, start):
         raise ValueError("points: all lie on one line")
     duplicates = kept.list("duplicates", g.points, n, of=Ref(g.points))
-    _insert(g, order, ends, duplicates, start)
+    _insert(g, order, duplicates, start, plan)
     _name_corners(g, along, duplicates)
     _drop_ghosts(g)
-    g.points.xy[:] = xy
+    if n > FEW:
+        g.points.xy[:] = xy
     kept.detach(g.points, "parent", "triangle")
     return g
 
 
-def _insert(g: Graph, order: Table, ends: list[int], duplicates: Collection, start: Table) -> None:
-    """Insert all points: those of early rounds by one thread, those of later rounds in parallel.
+def _sort(g: Graph, kept: KeptTables) -> Any:
+    """Sort points along a curve, unless they are few; return the row of each in the input."""
+    n, where = len(g.points), g.device
+    if n <= FEW:
+        with where.active():
+            return where.xp.arange(n)
+    kept.attach(g.points, key=(u64, 0))
+    along = order_by_keys(g.points)
+    kept.detach(g.points, "key")
+    with where.active():
+        g.points.xy.array[:] = where.xp.take(g.points.xy.array, along, axis=0)
+    return along
 
-    One thread also inserts the points with large cavities, before the next round begins.
+
+class Plan(NamedTuple):
+    """How points are inserted.
+
+    Attributes
+    ----------
+    ends : list of int
+        The end of each round.
+    team : int
+        Threads for which points are reordered.
+    begin : int
+        Points of early rounds, which one thread inserts one after another.
+    level : int
+        Rounds that are left then.
     """
-    where, n = g.device, len(g.points)
-    team = available_threads()
-    rounds = list(pairwise([0, *ends]))
-    points = order.point.array
+
+    ends: list[int]
+    team: int
+    begin: int
+    level: int
+
+
+def _plan(where: Device, n: int) -> Plan:
+    """Choose which of the rounds of n points one thread inserts."""
+    team, ends = available_threads(), insertion_rounds(n)
+    rounds = pairwise([0, *ends])
     joined = 0  # rounds that are too short for a list of their own
     if where.interprets or not where.on_host:
-        early = FIRST_ROUNDS
+        early, team = FIRST_ROUNDS, 1
     elif team == 1:
         early, joined = 0, sum(b - a <= MAX_CAVITY for a, b in rounds)
     else:
         early = sum(team < TEAM or b - a <= SEQUENTIAL // 2 for a, b in rounds)
-        for a, b in rounds[early:]:
-            points[a:b] = strided_blocks(points[a:b], BATCH * team, STRIDE)
-    capacities = {"work": n, "retry": n, "large": initial_capacity(where, n)}
-    lists = KeptTables.of(g).list
-    work, retry, large = (lists(name, g.points, c) for name, c in capacities.items())
-    level = len(ends) - max(early, joined - 1)  # rounds that are left to `insert_rounds`
     begin = ends[min(early, len(ends)) - 1] if early else 0
+    return Plan(ends, team, begin, len(ends) - max(early, joined - 1))
+
+
+def _insert(
+    g: Graph, order: Table, duplicates: Collection, start: Table, plan: Plan
+) -> None:  # fmt: skip
+    """Insert all points: those of early rounds by one thread, those of later rounds in parallel.
+
+    One thread also inserts the points with large cavities, before the next round begins.
+    """
+    n, begin, points = len(g.points), plan.begin, order.point.array
+    for a, b in pairwise(plan.ends) if plan.team > 1 else ():
+        if a >= begin:
+            points[a:b] = strided_blocks(points[a:b], BATCH * plan.team, STRIDE)
+    many = initial_capacity(g.device, n)
+    work, retry, large = KeptTables.of(g).lists(g.points, work=n, retry=n, large=many)
     for first in range(0, begin, CHUNK):
-        work.clear()
         work.extend(points[first : min(begin, first + CHUNK)])
         foreach(start, insert_sequentially, g, work, duplicates)
-    work.clear()
-    start[0].begin, start[0].level = begin, level
+        work.clear()
     while begin < n:
-        insert_rounds(g, order, start[0], work, retry, large, duplicates)
-        if large.empty:
+        if not insert_rounds(g, order, start[0], work, retry, large, duplicates):
             return
         foreach(start, insert_sequentially, g, large, duplicates)
         large.clear()
@@ -306,11 +352,7 @@ def _name_corners(g: Graph, along: Any, duplicates: Collection) -> None:
 def _drop_ghosts(g: Graph) -> None:
     """Remove ghosts and rows not in use."""
     kept, rows = KeptTables.of(g), len(g.triangles)
-    ghosts = kept.list("ghosts", g.triangles, rows // (8 if g.device.on_host else 256) + 64)
-    foreach(g.triangles, find_ghosts, g, ghosts)
-    count = len(ghosts)
-    places = kept.table("places", unused=i32, new_row=i32)
-    places.extend(count)
-    unused, last = (kept.list(name, capacity=count, old_row=i32) for name in ("unused", "last"))
-    drop_ghosts(g, ghosts, i32(rows - count), places, unused, last)
-    g.triangles.truncate(rows - count)
+    few = rows // (8 if g.device.on_host else 256) + 64
+    ghosts = kept.table("ghosts", few, triangle=i32, unused=i32, new_row=i32)
+    unused, last = (kept.list(name, capacity=few, old_row=i32) for name in ("unused", "last"))
+    g.triangles.truncate(drop_ghosts(g, ghosts, unused, last))

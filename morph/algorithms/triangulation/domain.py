@@ -96,24 +96,22 @@ def read_domain(g: Graph, stays: NDArray[np.bool_] | None, kept: Any) -> Domain:
     kept : (m,) bool array of the device, optional
         Which triangles are read; by default all.
     """
-    device, m = g.device, len(g.triangles)
+    m = len(g.triangles)
     numbered = stays is not None or kept is not None
     if numbered:
         m = _number(g, stays, kept)
-    node, nbr = (device.empty((m, 3), np.int32) for _ in range(2))
     kept_tables = KeptTables.of(g)
-    corners = kept_tables.table("corners", node=(i32, 3), nbr=(i32, 3))
-    corners.adopt(m, {"node": node, "nbr": nbr})
+    corners = kept_tables.table_to_read("corners", m, node=(i32, 3), nbr=(i32, 3))
     columns: dict[str, Any] = {"half_edge": i32, "ends": vec(i32, 2), "chord": i32, "hull": bool_}
     chords = len(g.chords) if "chords" in g.tables else 0
     sides = kept_tables.list("sides", capacity=chords + m // 256 + 64, **columns)
     (read_numbered if numbered else read_all)(g, corners, sides)
     listed = (getattr(sides, name).array for name in columns)
-    arrays = g.points.xy.array, node, nbr, *listed
+    arrays = g.points.xy.array, corners.node.array, corners.nbr.array, *listed
     xy, node, nbr, rows, ends, chord, hull = find_device("cpu").asarrays(*arrays)
     order = np.argsort(rows)
-    if kept_tables.small:
-        xy = xy.copy()
+    if kept_tables.small and g.device.on_host:  # the next call writes to these arrays
+        xy, node, nbr = xy.copy(), node.copy(), nbr.copy()
     return Domain(
         xy if stays is None else xy[stays], node, nbr, ends[order], chord[order], hull[order]
     )

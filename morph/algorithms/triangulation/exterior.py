@@ -19,11 +19,14 @@ from morph.algorithms.triangulation.segments import NO_CHORD, exit_edge, first_e
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_max, bool_, f64, i32, orient2d
 from morph.runtime.arrays import all_true, any_true
 
 SAMPLE = 1000  # points at which walks may begin
+SEED: dict[str, Any] = {
+    "xy": vec(f64, 2), "start": Ref("points"), "triangle": Ref("triangles"), "on_segment": bool_,
+}  # fmt: skip
 
 # --- parts ---------------------------------------------------------------------------------------
 
@@ -63,6 +66,17 @@ def copy_labels(t, parts):
     t.outside = part.outside  # race: the representative, which others read, writes its own value
     t.hole = part.hole  # race: likewise
     t.region = part.region  # race: likewise
+
+
+@program
+def label_parts(g, parts, holes, regions, hull):
+    """Label each triangle as its part is: outside, in a hole, in a region."""
+    foreach(g.triangles, unite, g, parts)
+    if not hull:
+        foreach(g.triangles, mark_exterior, parts)
+    foreach(holes, mark_hole, parts)
+    foreach(regions, mark_region, parts)
+    foreach(g.triangles, copy_labels, parts)
 
 
 # --- seeds ---------------------------------------------------------------------------------------
@@ -141,10 +155,16 @@ def walk_to_seed(seed, g):
 
 
 def find_seeds(g: Graph, name: str, xy: Any) -> Table:
-    """Locate seeds: ``triangle``, or None, and ``on_segment`` if on a constrained edge."""
-    seeds = KeptTables.of(g).add_table(
-        name, xy=vec(f64, 2), start=Ref("points"), triangle=Ref("triangles"), on_segment=bool_
-    )
+    """Locate seeds: ``triangle``, or None if it is outside.
+
+    Raises
+    ------
+    ValueError
+        If a seed lies on a constrained edge.
+    """
+    seeds = KeptTables.of(g).add_table(name, **SEED)
+    if not len(xy):
+        return seeds
     host = g.device.to_host
     step = -(-len(g.triangles) // SAMPLE)
     with g.device.active():
@@ -153,6 +173,10 @@ def find_seeds(g: Graph, name: str, xy: Any) -> Table:
     start = [sample[_nearest(points, x)] for x in xy]
     seeds.extend(xy=xy, start=np.array(start, np.int32))
     foreach(seeds, walk_to_seed, g)
+    wrong = np.flatnonzero(host(seeds.on_segment.array))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(f"{name}[{row}] = {xy[row].tolist()}: it lies on a segment or on the hull")
     return seeds
 
 
@@ -190,20 +214,8 @@ def remove_exterior(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any
     kept_tables = KeptTables.of(g)
     kept_tables.attach(g.triangles, outside=(bool_, False), hole=(bool_, False), region=(i32, -1))
     parts = kept_tables.set("parts", g.triangles)
-    foreach(g.triangles, unite, g, parts)
-    if not hull:
-        foreach(g.triangles, mark_exterior, parts)
-    for what, given, mark in (("holes", holes, mark_hole), ("regions", regions, mark_region)):
-        if not len(given):
-            continue
-        seeds = find_seeds(g, what, given[:, :2])
-        wrong = np.flatnonzero(g.device.to_host(seeds.on_segment.array))
-        if len(wrong):
-            row = int(wrong[0])
-            where = given[row, :2].tolist()
-            raise ValueError(f"{what}[{row}] = {where}: it lies on a segment or on the hull")
-        foreach(seeds, mark, parts)
-    foreach(g.triangles, copy_labels, parts)
+    seeds = [find_seeds(g, *given) for given in (("holes", holes), ("regions", regions[:, :2]))]
+    label_parts(g, parts, *seeds, hull)
     outside, hole, region = (
         getattr(g.triangles, name).array for name in ("outside", "hole", "region")
     )

@@ -248,7 +248,8 @@ def insert_rounds(g, order, progress, work, retry, large, duplicates):
     """Insert the points of ``order`` in rounds, until some have large cavities.
 
     The first ``progress.begin`` points are inserted or in ``work``, and the round ends there that
-    has ``progress.level`` rounds behind it.  Walks begin at points of earlier rounds.
+    has ``progress.level`` rounds behind it.  Walks begin at points of earlier rounds.  Returns
+    whether some have large cavities.
     """
     begin = progress.begin
     level = progress.level
@@ -263,3 +264,4 @@ def insert_rounds(g, order, progress, work, retry, large, duplicates):
         retry.clear()
     progress.begin = begin
     progress.level = level
+    return not large.empty

@@ -147,42 +147,29 @@ def place_on_curve(n, level, at):
 
 
 @kernel
-def draw(entry, order, n):
-    """Find the point at a place of the order, and its parent."""
+def draw(entry, points, n):
+    """Find the point at a place of the order of ``n`` points along a curve, and its parent.
+
+    The points of a round are those in consecutive places, their numbers ascending.  The parent is a
+    near one on the curve that is in an earlier round, of the first point itself.
+    """
     level = i64(0)
     while i64(entry) < survivors(n, level + 1) and survivors(n, level) > 1:
         level += 1
     if survivors(n, level) == 1:
         first = place_on_curve(n, level, i64(0))
         entry.point = first
-        order[first].parent = first
+        points[first].parent = points[first]
     else:
         pair = i64(entry) - survivors(n, level + 1)
         kept = 2 * pair + random_bit(level, pair)
         point = place_on_curve(n, level, 4 * pair + 1 - kept)
         entry.point = point
-        order[point].parent = place_on_curve(n, level, kept)
+        points[point].parent = points[place_on_curve(n, level, kept)]
 
 
-def insertion_rounds(order: Table, n: int) -> list[int]:
-    """Distribute ``n`` points to rounds.
-
-    Parameters
-    ----------
-    order : Table
-        Without rows; columns ``point``, i32, the points by round, the numbers ascending in each,
-        and ``parent``, i32, of each point a near one on the curve that is in an earlier round, of
-        the first itself.
-    n : int
-        Positive; the points are numbered along a curve.
-
-    Returns
-    -------
-    list of int
-        The end of each round in the order: 1, and then about twice as many as before.
-    """
-    order.extend(n)
-    foreach(order, draw, order, n)
+def insertion_rounds(n: int) -> list[int]:
+    """The end of each round in the order of `draw`: 1, and then about twice as many as before."""
     ends = [n]
     while ends[-1] > 1:
         ends.append((ends[-1] + 1) // 2)

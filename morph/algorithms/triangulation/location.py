@@ -24,7 +24,7 @@ from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, kernel
 from morph.mesh import Mesh
 from morph.prelude import ctz, f64, i32, i64, orient2d, vector
-from morph.runtime.arrays import all_true, refuse_masked, refuse_rounded
+from morph.runtime.arrays import all_true, listed, refuse_masked, refuse_rounded
 from morph.runtime.device import Device, device_for
 
 BLOCK = 4  # triangles below each leaf of the tree, a power of two
@@ -126,6 +126,7 @@ def _real(name: str, values: Any) -> Any:
     CuPy has no arrays of text.
     """
     refuse_masked(values, name)
+    values = listed(values, name)
     array = values if hasattr(values, "__cuda_array_interface__") else np.asarray(values)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold real numbers, got {array.dtype}")

@@ -10,13 +10,14 @@ import numpy as np
 
 from morph.algorithms.triangulation.attributes import carries, interpolated
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
+from morph.algorithms.triangulation.kept import KeptObjects
 from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.mesh import Mesh
-from morph.prelude import i32, static, vector
+from morph.prelude import f64, i32, static, vector
 from morph.runtime.device import Device
 
 # --- numbers of triangles and points -------------------------------------------------------------
@@ -144,7 +145,10 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
             origin = device.asarray(g.triangles.origin.array)[triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
     arrays |= {"holes": source.holes, "regions": source.regions}
-    arrays = dict(zip(arrays, home.asarrays(*arrays.values()), strict=True))
+    given = home.asarrays(*arrays.values())
+    if KeptObjects.of(g).small and home.on_host == device.on_host:
+        given = [home.copy(x) for x in given]  # the next call writes to these arrays
+    arrays = dict(zip(arrays, given, strict=True))
     if source.point_attributes.shape[1]:
         host = device.to_host
         placed = host(arrays["points"]), host(arrays["triangles"]), host(origin)
@@ -156,17 +160,17 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
 
 def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
     """The arrays of a mesh in the order of rows: their device, all rows, and the arrays by name."""
-    device, n, m, known = g.device, len(g.points), len(g.triangles), len(source.points)
-    shapes: dict[str, Any] = {"triangles": (m, 3), "neighbors": (m, 3), "point_markers": n}
-    arrays = {name: device.empty(shape, np.int32) for name, shape in shapes.items()}
-    arrays["points"] = device.empty((n, 2), np.float64)
-    device.write(arrays["point_markers"][:known], device.asarray(source.point_markers))
-    points = table_of(device, "points", xy=arrays["points"], marker=arrays["point_markers"])
-    corners = table_of(device, "corners", node=arrays["triangles"], nbr=arrays["neighbors"])
-    segments = Collection(device=device, capacity=most_sides(g), ends=vec(i32, 2), marker=i32)
+    device, kept, known = g.device, KeptObjects.of(g), len(source.points)
+    points = kept.table_to_read("all points", len(g.points), xy=(f64, 2), marker=i32)
+    corners = kept.table_to_read("corners", len(g.triangles), node=(i32, 3), nbr=(i32, 3))
+    segments = kept.list("sides", capacity=most_sides(g), ends=vec(i32, 2), marker=i32)
+    device.write(points.marker.array[:known], device.asarray(source.point_markers))
     read_mesh(g, corners, segments, points, known)
-    arrays |= {"segments": segments.ends.array, "segment_markers": segments.marker.array}
-    return device, slice(None), arrays
+    columns = {
+        "points": points.xy, "point_markers": points.marker, "triangles": corners.node,
+        "neighbors": corners.nbr, "segments": segments.ends, "segment_markers": segments.marker,
+    }  # fmt: skip
+    return device, slice(None), {name: column.array for name, column in columns.items()}
 
 
 def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:

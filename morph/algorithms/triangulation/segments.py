@@ -36,7 +36,7 @@ from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, 
 NO_CHORD = 2**31 - 1  # in column `chord`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
-FIRST_PART = 500  # segments in the first part on a CPU
+FIRST_PART = 1000  # segments in the first part on a CPU; so few are inserted in any order
 GROWTH = 3  # next part / segments inserted so far
 
 
@@ -142,6 +142,12 @@ def orient(s):
         s.a = s.b
         s.b = a
     s.now = s.a
+
+
+@program
+def index_and_orient(g):
+    foreach(g.triangles, index_corners)
+    foreach(g.chords, orient)
 
 
 # --- a round -------------------------------------------------------------------------------------
@@ -450,32 +456,37 @@ def insert_segments(g: Graph, ends: Any, one_by_one: bool = False) -> Collection
         old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
         capacity=min(8 * n, (2 if g.device.on_host else 1) * len(g.triangles)),
     )  # fmt: skip
-    priority = np.random.default_rng(n).permutation(n).astype(np.int32)
-    g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
-    foreach(g.triangles, index_corners)
-    foreach(g.chords, orient)
-    work, retry, remaining, winners = (
-        kept.list(f"{name} chords", g.chords, n)
-        for name in ("work", "retry", "remaining", "winners")
-    )
-    blocked = kept.list("blocked", g.chords, initial_capacity(g.device, n))
-    with g.device.active():  # by rows of triangles, whose neighbours lie near them
-        order = argsort(g.points.half_edge.array[g.chords.a.array])
-        in_order = g.chords.priority.array[order]
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
-    end, size, round_key = 0, FIRST_PART if g.device.on_host else n, i64(FIRST_KEY)
+    size = FIRST_PART if g.device.on_host else n
+    priority = np.arange(n, dtype=np.int32)
+    if n > size or not one_by_one:
+        priority = np.random.default_rng(n).permutation(priority)
+    g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
+    index_and_orient(g)
+    work, retry, remaining, winners, blocked = kept.lists(
+        g.chords, chords_due=n, chords_to_retry=n, chords_left=n, winners=n,
+        blocked=initial_capacity(g.device, n),
+    )  # fmt: skip
+    if n > FIRST_PART:
+        with g.device.active():  # by rows of triangles, whose neighbours lie near them
+            order = argsort(g.points.half_edge.array[g.chords.a.array])
+            in_order = g.chords.priority.array[order]
+    end, round_key = 0, i64(FIRST_KEY)
     recover_part = recover_one_by_one if one_by_one else recover
     while end < n:
         first, end = end, min(n, end + size)
-        work.clear()
-        g.channel_edges.truncate(0)
         with g.device.active():
-            if end - first < n:
+            if n <= FIRST_PART:
+                work.extend_live()
+            elif end - first < n:
                 work.extend(order[(in_order >= first) & (in_order < end)])
             else:
                 work.extend(order)
         lists = work, retry, remaining, winners, blocked
         round_key = i64(recover_part(g, g.channel_edges, *lists, round_key))
         size = GROWTH * end  # not by conflicts: these depend on the order of threads
+        if end < n:
+            work.clear()
+            g.channel_edges.truncate(0)
     return blocked

