@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from itertools import islice, product
 from multiprocessing import resource_tracker
 from multiprocessing.pool import Pool
 from multiprocessing.util import Finalize
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -124,7 +126,10 @@ def _max_flow(device: str) -> Calls:
 
 
 def _dynamic(device: str) -> Calls:
-    for kind in (DynamicBFS, DynamicSSSP, DynamicComponents, DynamicCores, DynamicPageRank):
+    kinds = DynamicBFS, DynamicSSSP, DynamicComponents, DynamicCores, DynamicPageRank
+    for kind in kinds:
+        yield from common_units.builders(kind.__name__, device)
+    for kind in kinds:
         n = 16 * N if kind is DynamicPageRank else N  # small batches are repaired
         for g in _graphs(device, TYPES if kind is DynamicSSSP else (None,), n):
             if kind is not DynamicComponents or not g.directed:
@@ -193,14 +198,22 @@ def _refined(device: str, **options: Any) -> None:
 def _sat(device: str) -> Calls:
     formula = generate.random_ksat(3, 300, 4.0)
     solve = partial(survey.solve, formula, max_rounds=30, device=device)
+    yield partial(rolled_back, device)
+    for find in (survey.surveys, survey.beliefs, survey.reinforce):
+        yield partial(find, formula, max_sweeps=5, device=device)
     yield solve
     yield partial(solve, method="decimation", options={"max_sweeps": 8})  # rounds are undone
     yield partial(survey.walksat, formula, device=device)
-    for find in (survey.surveys, survey.beliefs, survey.reinforce):
-        yield partial(find, formula, max_sweeps=5, device=device)
     for decimate in (survey.backtrack, survey.believe):
         yield partial(decimate, formula, max_rounds=2, device=device)
     yield from common_units.builders("solve", device)
+
+
+def rolled_back(device: Any) -> survey.Decimation:
+    """Fix too many variables at once: rounds are undone, and variables unfixed."""
+    formula = generate.random_ksat(3, N, 4.5, seed=1)
+    options: dict[str, Any] = {"fraction": 0.6, "tolerance": 0.5, "max_sweeps": 4}
+    return survey.backtrack(formula, max_rounds=3, device=device, **options)
 
 
 def _text(device: str) -> Calls:
@@ -252,8 +265,24 @@ class _Bar(Line):
         self.write(f"[{bar}] {done} of {total} {last}".rstrip())
 
 
+class _Log:
+    """Lines in place of the bar, for the log of a wheel's build; none in the first seconds."""
+
+    SECONDS: ClassVar = 10.0
+
+    def __init__(self) -> None:
+        self.start = self.shown = time.monotonic()
+
+    def show(self, done: int, total: int, last: str) -> None:
+        """Print the number of jobs that are done, and the seconds since the start."""
+        now = time.monotonic()
+        if now - self.shown >= self.SECONDS:
+            self.shown = now
+            click.echo(f"{done} of {total} {last}, {now - self.start:.0f} s", err=True)
+
+
 def _in_parallel(
-    pool: Pool, function: Callable[[Job], str], jobs: Sequence[Job], bar: _Bar | None
+    pool: Pool, function: Callable[[Job], str], jobs: Sequence[Job], bar: _Bar | _Log | None
 ) -> None:
     """Call a function, which returns a name to show, for each job."""
     if bar:
@@ -311,13 +340,39 @@ def _each(architectures: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a for name in architectures for a in known.get(name, (name,))))
 
 
-def _ship(folder: Path, architectures: tuple[str, ...], pool: Pool, bar: _Bar | None) -> None:
-    """Compile the collected sources for GPUs, and keep binaries only."""
+def _jobs(names: Sequence[str], device: str, together: int) -> list[tuple[str, str, int, int]]:
+    """Divide the calls of some algorithms, or of all, into jobs of a few calls.
+
+    A call compiles its units one after the other.  So the jobs that compile single units come
+    first, and of algorithms without such jobs the first call, whose units most others need.  Then
+    the algorithms take turns: calls of the same one would wait for each other's units.
+    """
+    found = []
+    for name in CALLS if not names else [n for n in CALLS if n in names]:
+        units = [getattr(c, "func", None) is common_units._build_now for c in CALLS[name](device)]
+        turns = {True: 0, False: 0 if any(units) else -1}
+        for k in range(0, len(units), together):
+            single = all(units[k : k + together])
+            turn = turns[single]
+            found.append((not single and turn >= 0, turn, (name, device, k, together)))
+            turns[single] += 1
+    return [job for _, _, job in sorted(found, key=itemgetter(0, 1))]
+
+
+def _texts_for_gpus() -> list[str]:
+    """Return, and record, the texts of the units that only GPUs launch."""
+    return list(common_units.texts_for_gpus(device_of("cpu")))
+
+
+def _ship(
+    folder: Path, architectures: tuple[str, ...], more: list[str], pool: Pool, bar: _Bar | _Log
+) -> None:
+    """Compile the collected sources, and ``more`` texts, for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
     of_host = [library.text() for library in LIBRARIES]
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.MODULE)
-    texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
+    texts += set(more)
     texts.sort(key=len, reverse=True)  # longest compilation first
     if jobs := list(product(texts, cuda.shared_ptx(architectures))):
         _in_parallel(pool, partial(_compile_for_gpus, folder=folder), jobs, bar)
@@ -362,13 +417,12 @@ def warm(
         spec = "cpu"
     device = device_of(spec).name
     together = 1 if ship else TOGETHER  # a wheel's units, in full, are not left to few processes
-    todo = [
-        (name, device, k, together)
-        for name in CALLS if name in names or not names
-        for k in range(0, sum(1 for _ in CALLS[name](device)), together)
-    ]  # fmt: skip
+    todo = _jobs(names, device, together)
     jobs = jobs or cores()
     with progress_on(_Bar) as bar, _workers(jobs if ship else min(jobs, len(todo))) as pool:
-        _in_parallel(pool, _run, todo, bar)
-        if ship is not None:
-            _ship(ship, _each(architectures), pool, bar)
+        if ship is None:
+            _in_parallel(pool, _run, todo, bar)
+        else:
+            more, shown = pool.apply_async(_texts_for_gpus), bar or _Log()
+            _in_parallel(pool, _run, todo, shown)
+            _ship(ship, _each(architectures), more.get(), pool, shown)

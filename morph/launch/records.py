@@ -88,10 +88,9 @@ class UnitRecorder:
 
     def find(self) -> Record | None:
         """Return the record, if there is one."""
-        if shipped.collected():  # while a wheel is built all units are compiled
-            return None
-        known = cache.recall_unit(self.key, cache.path())
-        known = known or cache.recall_unit(self.key, shipped.FOLDER)
+        folder = shipped.collected()  # while a wheel is built: what it has already
+        folders = (cache.path(), shipped.FOLDER) if folder is None else (folder,)
+        known = next(filter(None, (cache.recall_unit(self.key, f) for f in folders)), None)
         try:
             assert known is not None
             fields = {n: decoded(x) for n, x in known["outline"].items()}

@@ -23,7 +23,7 @@ from limits import SLOWER
 import morph
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
-from morph.cli.warm import CALLS, LIBRARIES, _each, _ship
+from morph.cli.warm import CALLS, LIBRARIES, _each, _jobs, _Log, _ship
 from morph.launch import ahead, common_units, records
 from morph.runtime.cpu.device import HostDevice
 from morph.runtime.cuda import small_copies
@@ -90,7 +90,8 @@ def test_kernels_of_a_wheel(tmp_path):
     env = os.environ | {"MORPH_CACHE": str(tmp_path / "cache"), "MORPH_CHECK": "0"}
     command = [sys.executable, "-m", "morph", "warm", "bfs", "--ship", str(folder)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert re.fullmatch(r"(\d+ of 50 bfs, \d+ s\n)*", done.stderr)  # each ten seconds
     files = [file.name for file in folder.iterdir()]
     assert {name.rpartition(".")[2] for name in files} == {"so", "json", "txt"}
     number = {kind: sum(name.startswith(kind) for name in files) for kind in ("unit-", "text-")}
@@ -115,6 +116,39 @@ def test_common_units_are_compiled_whatever_the_calls_launch(tmp_path, monkeypat
     assert len(list(tmp_path.glob("unit-*.json"))) == len(built) == 42
 
 
+def test_a_build_that_continues_has_its_records(tmp_path, monkeypatch):
+    """No unit is compiled to C++ again; binaries that are missing are made."""
+    monkeypatch.setenv(shipped.COLLECT, str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    built = []
+    monkeypatch.setattr(HostDevice, "build", lambda self, unit: built.append(unit.text))
+    (first, *_) = common_units.builders("bfs", "cpu")
+    first()
+    monkeypatch.setattr(common_units, "compile_unit", None)
+    first()
+    assert len(built) == 2 and built[0] == built[1]
+
+
+def test_the_order_of_jobs():
+    """First calls of algorithms without single units, single units, the other calls in turn."""
+    jobs = _jobs(("sssp", "bfs", "mst"), "cpu", 1)
+    calls = {name: list(CALLS[name]("cpu")) for name in ("bfs", "sssp", "mst")}
+    assert sorted(jobs) == sorted((n, "cpu", k, 1) for n in calls for k in range(len(calls[n])))
+    single = [getattr(calls[n][k], "func", None) is common_units._build_now for n, _, k, _ in jobs]
+    assert single[1:] == sorted(single[1:], reverse=True)
+    assert [n for n, *_ in jobs[:5]] == ["mst", "bfs", "sssp", "bfs", "sssp"]
+    assert [n for n, *_ in jobs[1 + sum(single) :]][:4] == ["bfs", "sssp", "mst", "bfs"]
+
+
+def test_lines_of_progress(monkeypatch, capsys):
+    now = iter((0.0, 9.0, 10.0, 19.0, 20.5))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    log = _Log()
+    for done in range(4):
+        log.show(done, 3, "bfs")
+    assert capsys.readouterr().err == "1 of 3 bfs, 10 s\n3 of 3 bfs, 20 s\n"
+
+
 def test_the_units_of_refine_alone():
     """The command triangulates a file of points; on a GPU by units that a CPU does not launch."""
     units = [c.args[0] for c in CALLS["refine"]("cpu") if c.func is common_units._build_now]
@@ -124,13 +158,12 @@ def test_the_units_of_refine_alone():
 
 def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
     monkeypatch.setattr(cuda, "_assembler", lambda: None)
     monkeypatch.setattr(cuda, "ship", lambda text, group, folder: made.append((text, *group)))
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
     with ThreadPool(1) as pool:
-        _ship(tmp_path, ("sm_90", "sm_75"), pool, None)
+        _ship(tmp_path, ("sm_90", "sm_75"), ["extra"], pool, _Log())
     texts = "kernel", "extra", small_copies.MODULE
     assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
     assert not list(tmp_path.iterdir())

@@ -12,8 +12,9 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import chain, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,7 @@ from morph.runtime.interpreter.memory import BoundStore, Memory  # noqa: E402
 from morph.runtime.toolchain import cpu, shipped  # noqa: E402
 
 OF_USERS = {"morph_mark"}  # has a function of the caller of `compact`
-SLOW = (
-    "refine",
-    "sat",
-    "community",
-)  # calls of `morph warm` that find little, and are interpreted last
+SLOW = "community", "refine"  # in `morph warm`; their calls find little, and are made last
 
 
 def changes(kind: Any, dtype: Any, both: bool, device: Any) -> None:
@@ -67,8 +64,9 @@ def more(device: Any) -> list[Any]:
     graphs = product((None, np.int64), (True, False))
     return [
         *(partial(changes, morph.DynamicSSSP, *kind, device) for kind in graphs),
-        partial(morph.survey.backtrack, formula, max_rounds=2, device=device),
-        partial(morph.survey.believe, formula, max_rounds=2, device=device),
+        partial(morph.survey.backtrack, formula, max_rounds=2, max_sweeps=5, device=device),
+        partial(warm.rolled_back, device),
+        partial(morph.survey.believe, formula, max_rounds=2, sweeps=5, device=device),
         partial(morph.survey.reinforce, formula, max_sweeps=2, device=device),
         partial(morph.argmax, numbers.x), partial(morph.argmin, numbers.x),
         partial(morph.refine_with_report, mesh, 25),
@@ -108,6 +106,16 @@ class Texts(Recorder):
         super().install()
         cpu.build = self.build
         recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, binding.Compiled.wider
+        binding.MOST = sys.maxsize  # units are not compiled again
+        binding.compile_unit = common_units.compile_unit = partial(once, binding.compile_unit, {})
+        printed, print_unit = dict[int, tuple[Any, str]](), binding.print_unit
+
+        def print_once(unit: Any) -> str:
+            if id(unit) not in printed:
+                printed[id(unit)] = unit, print_unit(unit)
+            return printed[id(unit)][1]
+
+        binding.print_unit = print_once
 
         def made_wider(self: binding.Compiled) -> binding.Compiled:
             recorder.compiled(found := wider(self))
@@ -159,6 +167,21 @@ class Texts(Recorder):
             self.inside -= 1
 
 
+def once(
+    function: Any, known: dict[Any, tuple[Any, Any]], description: Any, slots: Any
+) -> binding.Parsed:
+    """Compile a unit once for all devices, unless it depends on a captured object."""
+    key = replace(description, device=morph.device("cpu")).key
+    if key in known and known[key][1]():
+        return known[key][0]
+    before = dict(slots.objects)
+    made = function(description, slots)
+    if not slots.captured and slots.objects == before:
+        checks = made.dependencies.checks
+        known[key] = made, lambda: all(is_equal() for is_equal in checks)
+    return made
+
+
 def on_host(x: Any) -> Any:
     """Return an array of the simulated GPU as NumPy's, which the interpreter takes."""
     return x.view(np.ndarray) if type(x) is There else x
@@ -172,20 +195,31 @@ def bundled(args: Any, given: Iterator[Any]) -> list[Any]:
 def make_small() -> None:
     """Let calls have small inputs, for what is interpreted."""
     formula, points = morph.generate.random_ksat, warm._points
-    morph.generate.random_ksat = lambda k, n, ratio: formula(k, 12, ratio)
+    morph.generate.random_ksat = lambda k, n, ratio, **seed: formula(k, 12, ratio, **seed)
     warm._points = lambda: points()[:40]
+
+
+def is_build(call: Any) -> bool:
+    """Whether a call of `morph warm` compiles a single unit."""
+    return getattr(call, "func", None) is common_units._build_now
+
+
+def in_turn(calls: list[list[Any]]) -> Iterator[Any]:
+    """The first calls of all algorithms, then the second ones, which find little, and so on."""
+    return filter(None, chain.from_iterable(zip_longest(*calls)))
 
 
 def find(wanted: dict[str, str], texts: Texts) -> None:
     """Make calls of `morph warm` until only units of users are wanted; remove what is found."""
-    names = sorted(warm.CALLS, key=SLOW.__contains__)
-    calls = [call for name in names for call in warm.CALLS[name]("cpu")]
-    builds = [c for c in calls if getattr(c, "func", None) is common_units._build_now]
-    for call in (*builds, *(c for c in calls if c not in builds)):
+    calls = {name: list(made("cpu")) for name, made in warm.CALLS.items()}
+    builds = [c for c in chain(*calls.values()) if is_build(c)]
+    slow = [[c for c in calls.pop(name) if not is_build(c)] for name in SLOW]
+    quick = [[c for c in made if not is_build(c)] for made in calls.values()]
+    for call in chain(builds, in_turn(quick), in_turn(slow)):
         if set(wanted.values()) <= OF_USERS:
             return
-        records.enabled = call in builds  # descriptions are compiled only with records
-        if call in builds and f"morph_{call.args[0].function.__name__}" not in wanted.values():
+        records.enabled = is_build(call)  # descriptions are compiled only with records
+        if is_build(call) and f"morph_{call.args[0].function.__name__}" not in wanted.values():
             continue
         texts.built.clear()
         call()
