@@ -46,6 +46,7 @@ from morph.io.text import clauses, numbers
 from morph.launch import common_units
 from morph.mesh import compiled
 from morph.runtime.cuda import small_copies
+from morph.runtime.threads import get_num_threads, set_num_threads
 from morph.runtime.toolchain import cpu, cuda, shipped, tiers
 from morph.runtime.toolchain.parallel import cores
 
@@ -87,6 +88,28 @@ def _row(row: Algorithm, device: str) -> Calls:
             yield partial(row.function, g, **given)
             yield partial(row.function, g, **given | dict(row.complete))
     yield from common_units.builders(row.name, device)
+
+
+def _many_sources(row: Algorithm, device: str) -> Calls:
+    """Calls that a CPU makes with a thread for each source, or with all threads for all sources."""
+    for threads in (2, 8 * N):
+        for call in _row(row, device):
+            yield partial(_with_threads, threads, call)
+
+
+def _with_threads(threads: int, call: Callable[[], Any]) -> None:
+    before = get_num_threads()
+    set_num_threads(threads)
+    try:
+        call()
+    finally:
+        set_num_threads(before)
+
+
+def _bfs(device: str) -> Calls:
+    yield from _row(ALGORITHMS["bfs"], device)
+    for g, threads in product(_graphs(device, _types(False)), (2, 8)):
+        yield partial(_with_threads, threads, partial(bfs, g, [0, 1], rows=True))
 
 
 def _sssp(device: str) -> Calls:
@@ -234,6 +257,11 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "max-flow": _max_flow,
     "text": _text,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
+    **{
+        name: partial(_many_sources, ALGORITHMS[name])
+        for name in ("betweenness", "edge-betweenness", "johnson")
+    },
+    "bfs": _bfs,
     "sssp": _sssp,
 }
 

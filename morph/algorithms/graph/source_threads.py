@@ -36,7 +36,7 @@ class Searches(NamedTuple):
     pairs: Any  # table with n rows per source
     claimed: Any  # table: whether a search uses the lists of this number
     lists: Any  # table with n rows per thread
-    targets: Any  # table of vertices; a search stops when all of them are settled
+    targets: Any  # table of vertices; a search stops when their distances are final
     overflowed: Any  # flag: a distance overflowed or exceeded `most`
 
 
