@@ -315,7 +315,7 @@ def _in_parallel(
     """Call a function, which returns a name to show, for each job."""
     if bar:
         bar.show(0, len(jobs), "")
-    for done, last in enumerate(pool.imap_unordered(function, jobs), 1):
+    for done, last in enumerate(pool.imap_unordered(partial(_call, function), jobs), 1):
         if bar:
             bar.show(done, len(jobs), last)
 
@@ -332,6 +332,8 @@ def _workers(count: int) -> Iterator[Pool]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         with spawn.Pool(count, *arguments) as pool:
             yield pool
+            pool.close()
+            pool.join()
         return
     resource_tracker.ensure_running()  # its start would unblock the signal
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -341,13 +343,26 @@ def _workers(count: int) -> Iterator[Pool]:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     with started as pool:
         yield pool
+        pool.close()
+        pool.join()
 
 
 def _begin_worker(shown: bool) -> None:
-    """Let the signal that ends a worker raise an exception, which ends its compilers."""
-    signal.signal(signal.SIGTERM, _terminate_worker)
     Finalize(None, _exit_worker, exitpriority=0)
     log_in_worker(shown)
+
+
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in a worker, where SIGTERM raises an exception, which ends its compilers.
+
+    Between calls the signal ends the worker itself: if it comes just before the worker waits for a
+    call, an exception is raised only after the wait, which never ends.
+    """
+    signal.signal(signal.SIGTERM, _terminate_worker)
+    try:
+        return function(*args)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _terminate_worker(*_: Any) -> None:
@@ -451,6 +466,6 @@ def warm(
         if ship is None:
             _in_parallel(pool, _run, todo, bar)
         else:
-            more, shown = pool.apply_async(_texts_for_gpus), bar or _Log()
+            more, shown = pool.apply_async(_call, (_texts_for_gpus,)), bar or _Log()
             _in_parallel(pool, _run, todo, shown)
             _ship(ship, _each(architectures), more.get(), pool, shown)

@@ -287,7 +287,7 @@ def test_labels_follow_their_points(target):
     for give in (g.to_networkx, lambda: g.by_label(np.arange(5))):
         with pytest.raises(ValueError, match="point 1 has no label"):
             give()
-    g.labels = "uvwxy"
+    g.labels = list("uvwxy")
     assert g.id_of("y") == 4
 
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 
@@ -91,7 +90,7 @@ def test_kernels_of_a_wheel(tmp_path):
     command = [sys.executable, "-m", "morph", "warm", "bfs", "--ship", str(folder)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert re.fullmatch(r"(\d+ of 50 bfs, \d+ s\n)*", done.stderr)  # each ten seconds
+    assert re.fullmatch(r"(\d+ of \d+ bfs, \d+ s\n)*", done.stderr)  # each ten seconds
     files = [file.name for file in folder.iterdir()]
     assert {name.rpartition(".")[2] for name in files} == {"so", "json", "txt"}
     number = {kind: sum(name.startswith(kind) for name in files) for kind in ("unit-", "text-")}
@@ -162,8 +161,8 @@ def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     monkeypatch.setattr(cuda, "ship", lambda text, group, folder: made.append((text, *group)))
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
-    with ThreadPool(1) as pool:
-        _ship(tmp_path, ("sm_90", "sm_75"), ["extra"], pool, _Log())
+    here = SimpleNamespace(imap_unordered=map)  # a pool without processes
+    _ship(tmp_path, ("sm_90", "sm_75"), ["extra"], here, _Log())
     texts = "kernel", "extra", small_copies.MODULE
     assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
     assert not list(tmp_path.iterdir())
