@@ -21,6 +21,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,8 @@ def compile_ahead(how: str, options: list[str]) -> None:
     def nothing(g: Any, programs: Any, calls: Any, first: str, repeat: int) -> dict[str, Any]:
         return {name: (1.0, 0) for name in [*programs, *calls]}
 
-    partitions.on_one = on_one if how == "one" else nothing
-    partitions.main(options)
+    with mock.patch.object(partitions, "on_one", on_one if how == "one" else nothing):
+        partitions.main(options)
 
 
 def wide(options: list[str]) -> None:
@@ -62,9 +63,9 @@ def wide(options: list[str]) -> None:
 
     from morph.data.store import Store
 
-    Store._wide = property(lambda self: self.name.endswith("edges"))  # type: ignore[assignment]
-    Store._refuse_wide = lambda self, use: None  # type: ignore[method-assign]
-    large.main(options)
+    wide = property(lambda self: self.name.endswith("edges"))
+    with mock.patch.multiple(Store, _wide=wide, _refuse_wide=lambda self, use: None):
+        large.main(options)
 
 
 def free_pools(devices: list[str]) -> str:

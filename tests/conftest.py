@@ -114,7 +114,6 @@ COMPUTING = re.compile(  # with -O1
 SUPPORT = Path(__file__).parent / "support"
 OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
-NOT_OPTIMISING = os.environ.get("MORPH_CXX") or precompiled.clang() or COMPILER
 WITH_LAST = shlex.quote(str(SUPPORT / "with_last"))
 if os.environ.get("CI"):
     precompiled.install()
@@ -139,7 +138,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     precompiled.as_users_do = bool(as_users_do) and name != "test_toolchain.py"  # it counts calls
     if os.environ.get("CI") and COMPILER:
         level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(f'{name}::{item.name}')))} "
-        os.environ["MORPH_CXX"] = COMPILER if as_users_do else level + NOT_OPTIMISING
+        os.environ["MORPH_CXX"] = ("" if as_users_do else level) + COMPILER
 
 
 @pytest.hookimpl(wrapper=True)

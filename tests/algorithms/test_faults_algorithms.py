@@ -12,7 +12,7 @@ from limits import stride
 from targets import alone, host
 
 import morph
-from morph.algorithms.graph import sssp
+from morph.algorithms.graph import betweenness, sssp
 from morph.algorithms.registry import ROWS
 from morph.testing import fail_allocation, team
 
@@ -35,13 +35,21 @@ def runs(row):
     ]
 
 
+def together(g):
+    """As with more threads than sources."""
+    with mock.patch.object(betweenness, "sources_at_once", lambda *_: 0):
+        return morph.betweenness(g).centrality, morph.betweenness(g, [3, 5]).centrality
+
+
 RUNS = {
     **{row.name: runs(row) for row in ROWS},
     "sssp, dense": dense,
     "sssp, predecessors": lambda g: (morph.sssp(g, predecessors=True).distance,),
+    "betweenness, together": together,
     "k_core": lambda g: (morph.k_core(g, 2).points,),
 }
-LEAST = {"bfs": 3, "sssp": 5, "sssp, dense": 5, "core": 5, "betweenness": 5}  # allocations
+# allocations
+LEAST = {"bfs": 3, "sssp": 5, "sssp, dense": 5, "core": 5, "betweenness, together": 5}
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -551,7 +551,7 @@ def test_counts_beyond_64_bits():
     assert survey.solve(CLAUSES, max_rounds=2**32 - 1, device="cpu", method="decimation").attempts
     assert survey.walksat(CLAUSES, max_flips=10**30, device="cpu").unsatisfied == 0
     for count in ("max_sweeps", "max_rounds", "undo"):
-        with pytest.raises(ValueError, match=rf"^{count} is from 0 to 2\^32 - 1, not 1000"):
+        with pytest.raises(ValueError, match=rf"^{count} = 10+: expected .* 0 to 2\^32 - 1"):
             survey.decimate(CLAUSES, **{count: 10**30})
 
 

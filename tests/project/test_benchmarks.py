@@ -148,7 +148,7 @@ def test_parts_beside_one_device(script, capsys, tmp_path):
     options = ["--scale", "6", "--repeat", "1", "--rows", rows, "--devices", "cpu,cpu,cpu"]
     script("partitions").main(options)
     out = capsys.readouterr().out
-    assert out.count(" yes") == 8 and "edges cut" in out and "NO" not in out
+    assert out.count(" yes") == 9 and "edges cut" in out and "NO" not in out
     script("scaling").main([rows, "--hold-out", "9", "--scales", "30"])
     out = capsys.readouterr().out
     assert out.count("outlook") == 2 and "a crossing" in out
@@ -159,7 +159,7 @@ def test_several_lists_of_devices(script, capsys):
         ["--scale", "6", "--repeat", "1", "--devices", "cpu,cpu", "cpu,cpu,cpu", "--no-steps"]
     )
     out = capsys.readouterr().out
-    assert out.count(" yes") == 16 and out.count("edges cut") == 2 and "NO" not in out
+    assert out.count(" yes") == 18 and out.count("edges cut") == 2 and "NO" not in out
 
 
 def test_graphs_made_in_parts(script, capsys):

@@ -16,7 +16,7 @@ from pretend import Pretended, pretended
 import morph
 from morph.algorithms.community.community import MAX_FEW
 from morph.algorithms.refinement import parts
-from morph.algorithms.triangulation import delaunay, triangulate
+from morph.algorithms.triangulation import delaunay, kept, triangulate
 from morph.launch import ahead, binding, common_units, records
 from morph.launch.binding import Description
 from morph.runtime.cuda.device import CudaDevice
@@ -150,6 +150,7 @@ def recorded() -> dict[str, Any]:
         for device in ("cpu", pretended(patch)):
             for name, call in CALLS.items():
                 records_of.clear(), binding._compiled.clear()
+                kept._kept.clear()  # as in a first call
                 for function in functions:
                     function.units.clear()
                 call(device)

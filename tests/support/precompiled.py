@@ -1,4 +1,4 @@
-"""The prelude of units as a precompiled header, and in CI another compiler.
+"""The prelude of units as a precompiled header, and in CI another compiler of units.
 
 With the header g++ takes two thirds of the time at -O0. There the functions of the prelude that are
 no templates are in an object, with which units are linked: they are compiled once, not for each
@@ -15,7 +15,6 @@ import importlib.util
 import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -56,13 +55,14 @@ DEFINED = """#define MORPH_LINKED inline __attribute__((used))
 """
 
 
-def clang() -> str | None:
-    """Return the command of the clang in `ziglang`, without zig's own cache and libraries."""
+@cache
+def clang() -> tuple[list[str], str] | None:
+    """Return the command of the clang in `ziglang`, without zig's own cache, and its version."""
     zig = importlib.util.find_spec("ziglang") if sys.platform == "linux" else None
     if zig is None or not zig.submodule_search_locations:
         return None
     program = str(Path(zig.submodule_search_locations[0]) / "zig")
-    return f"{shlex.quote(program)} clang --target={platform.machine()}-linux-gnu"
+    return [program, "clang", f"--target={platform.machine()}-linux-gnu"], "clang of zig"
 
 
 def install() -> None:
@@ -100,9 +100,10 @@ def _compile(
         # g++ precompiles no header with libraries
         direct, more = using, tuple(f for f in flags if not f.startswith("-l"))
         if quick:
-            _, last, *command = using.command
-            direct = dataclasses.replace(using, command=tuple(command))  # starts no shell
-            own = WITHOUT_CLANG if "clang" in using.version else WITHOUT_GCC
+            _, last, *command = using.command  # starts no shell
+            command, version = clang() or (command, using.version)
+            direct = dataclasses.replace(using, command=tuple(command), version=version)
+            own = WITHOUT_CLANG if "clang" in version else WITHOUT_GCC
             more = (*more, *WITHOUT, *own, last)
         header, linked = _files((*direct.command, *more), prelude, quick)
         short = text.removeprefix(prelude)

@@ -16,6 +16,7 @@ import numpy as np
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.launch.checked import is_checked
 from morph.launch.foreach import available_threads, foreach, func, kernel
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_cas, i32, i64, static, u8
@@ -214,6 +215,8 @@ def search_paths(start, s, delta, infinity, most, unreached, parents: static):
 def sources_at_once(graph: Graph | PartitionedGraph, count: int) -> int:
     """Return from how many of the sources to search at once, a thread each; 0 if from none."""
     if isinstance(graph, PartitionedGraph) or not graph.device.on_host:
+        return 0
+    if is_checked():  # it takes lists that one search claims after another for a race
         return 0
     n, threads = max(len(graph.points), 1), get_num_threads()
     if 2 * count < threads or threads * n > MOST_ROWS:

@@ -70,13 +70,13 @@ class KeptObjects:
             table.adopt(n, new)
         return table
 
-    def resize(self, store: Table | Collection, rows: int) -> None:
-        """Provide capacity for ``rows`` rows, of kept objects a power of two.
+    def resize(self, store: Table | Collection, rows: int, most: int = 2**31 - 1) -> None:
+        """Provide capacity for ``rows`` rows, of kept objects a power of two, or ``most``.
 
         A store that is full ends a launch, after which items run in another order.  So that results
         do not depend on earlier calls, the capacity is that of a new object.
         """
-        wanted = 1 << (rows - 1).bit_length() if self.small else rows
+        wanted = min(1 << (rows - 1).bit_length(), most) if self.small else rows
         if store.capacity != wanted:
             store.resize(wanted)
 

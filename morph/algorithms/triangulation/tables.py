@@ -112,8 +112,9 @@ def empty_tables(device: str | Device, n: int, m: int, small: bool = False) -> G
     g: Graph = kept.graph
     for table in (g.points, g.segments, g.triangles, g.inputs):
         table.truncate(0)
+    g.triangles.limit_rows(MOST)
     kept.resize(g.points, 3 * n + SPARE)
-    kept.resize(g.triangles, max(m, min(3 * m + 2 * SPARE, MOST)))
+    kept.resize(g.triangles, max(m, min(3 * m + 2 * SPARE, MOST)), MOST)
     if small:
         kept.resize(g.segments, n + SPARE)
     return g
@@ -134,7 +135,6 @@ def _made_tables(device: Device) -> Graph:
         "triangles", node=Ref("points")[3], opposite=(i32, 3), segment=Ref("segments")[3],
         pack=("node", "opposite"),
     )  # fmt: skip
-    g.triangles.limit_rows(MOST)
     g.add_table("inputs", nbr=Ref("inputs")[3])
     return g
 
