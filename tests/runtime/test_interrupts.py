@@ -167,6 +167,19 @@ def test_an_endless_program_of_few_items(ways):
     ends_at_once(ENDLESS.replace("50_000", "3"), ways)
 
 
+def test_many_sources():
+    """A search is one item, and a launch has few of them."""
+    ends_at_once("""
+g = morph.generate.rmat(13, 16, weight=(1, 99), seed=1, device=device)
+sources = np.arange(1000)
+want = morph.sssp(g, sources[:2], rows=True).distance
+for _ in pauses:
+    interrupted(lambda: morph.sssp(g, sources, rows=True))
+assert np.array_equal(morph.sssp(g, sources[:2], rows=True).distance, want)
+print("done")
+""", CPU)  # fmt: skip
+
+
 @pytest.mark.parametrize("ways", COMPILED)
 def test_an_endless_program_without_steps(ways):
     ends_at_once("""

@@ -16,13 +16,13 @@ from morph.algorithms.graph.path_counts import MOST
 from morph.algorithms.graph.source_threads import (
     FEW,
     claim_lists,
-    queue_of,
+    for_each_source,
     release_lists,
     tables_of,
 )
 from morph.data.collection import Flag
 from morph.graph import Graph
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import func, kernel
 from morph.prelude import f64, i32, i64, static
 
 DENSE = 2  # a level pulls if the previous one has over half of the edges of unvisited points
@@ -120,8 +120,8 @@ def dependencies_of_each(graph: Graph, sources: Any, ends: float) -> Any:
     lists = {"order": i32, "dist": i32, "paths": f64, "part": f64}
     pairs, claimed, scratch = tables_of(graph, len(sources), {"dependency": f64}, lists)
     work = Counts(graph, pairs, claimed, scratch, Flag(graph))
-    queue = queue_of(graph, np.asarray(sources, np.int32))
-    foreach(queue, count_paths, work, float(ends), int(not graph.directed), until_empty=True)
+    starts, pulls = np.asarray(sources, np.int32), int(not graph.directed)
+    for_each_source(graph, starts, count_paths, work, float(ends), pulls)
     if work.overflowed.take():
         return None
     return pairs.dependency[:].reshape(len(sources), -1).sum(axis=0)

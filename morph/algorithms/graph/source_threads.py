@@ -24,6 +24,7 @@ from morph.runtime.threads import get_num_threads
 
 MOST_ROWS = 1 << 26  # pairs of a batch, and rows of the lists of all threads
 ALONE = 1 << 16  # points beyond which a single thread takes the steps of `bfs`, which prefetch
+MOST_EDGES = 1 << 22  # of a graph: a search takes less than .2 s, in which no signal ends it
 MOST_LISTS = 256  # the most threads of a launch
 DENSE = 14  # as in `edge_map`
 FEW = 4  # a pull looks at all vertices: a level of fewer edges than a quarter of these pushes
@@ -219,7 +220,7 @@ def sources_at_once(graph: Graph | PartitionedGraph, count: int) -> int:
     if is_checked():  # it takes lists that one search claims after another for a race
         return 0
     n, threads = max(len(graph.points), 1), get_num_threads()
-    if 2 * count < threads or threads * n > MOST_ROWS:
+    if 2 * count < threads or threads * n > MOST_ROWS or len(graph.edges) > MOST_EDGES:
         return 0
     if n > ALONE and available_threads() == 1:
         return 0
@@ -243,11 +244,19 @@ def _table(graph: Graph, name: str, rows: int, columns: dict[str, Any]) -> Table
     return table
 
 
-def queue_of(graph: Graph, starts: Any) -> Collection:
-    """Make the queue of sources, whose items are numbered."""
+def for_each_source(graph: Graph, starts: Any, search: Any, *args: Any) -> None:
+    """Run a kernel for each source, with its number; a launch takes few enough to end soon.
+
+    A search is one item, and signals wait until the items of a launch have ended.
+    """
+    size = len(graph.points) + len(graph.edges)
+    at_once = max(MOST_EDGES // max(size, 1), 1) * available_threads()
     queue = Collection(device=graph.device, number=i32, source=i32)
-    queue.extend(number=np.arange(len(starts), dtype=np.int32), source=starts)
-    return queue
+    for first in range(0, len(starts), at_once):
+        some = starts[first : first + at_once]
+        numbers = np.arange(first, first + len(some), dtype=np.int32)
+        queue.extend(number=numbers, source=some)
+        foreach(queue, search, *args, until_empty=True)
 
 
 def _searches(
@@ -261,9 +270,9 @@ def _searches(
 
 def hops_of_each(graph: Graph, starts: Any, most: Any) -> tuple[Any, Any, int]:
     """Compute the numbers of edges from each source, see `many_sources.search_levels`."""
-    columns, queue = {"dist": i32, "predecessor": i32}, queue_of(graph, starts)
+    columns = {"dist": i32, "predecessor": i32}
     work = _searches(graph, starts, (), columns, {"near": i32})
-    foreach(queue, search_hops, work, i32(most), int(not graph.directed), until_empty=True)
+    for_each_source(graph, starts, search_hops, work, i32(most), int(not graph.directed))
     shape = len(starts), -1
     distance, parents = work.pairs.dist[:].reshape(shape), work.pairs.predecessor[:].reshape(shape)
     return distance, parents, min(int(distance.max(initial=0)) + 1, int(most))
@@ -281,8 +290,8 @@ def paths_of_each(
     unreached = np.int64(np.iinfo(np.int64).max) if whole else infinity
     columns = {"distance": unreached.dtype} | ({"predecessor": i32} if predecessors else {})
     lists = {"near": i32, "far": i32, "marks": u8, "dist": infinity.dtype, "predecessor": i32}
-    work, queue = _searches(graph, starts, targets, columns, lists), queue_of(graph, starts)
+    work = _searches(graph, starts, targets, columns, lists)
     numbers = delta, infinity, most, unreached, int(predecessors)
-    foreach(queue, search_paths, work, *numbers, until_empty=True)
+    for_each_source(graph, starts, search_paths, work, *numbers)
     parents = work.pairs.predecessor[:].reshape(shape) if predecessors else None
     return work.pairs.distance[:].reshape(shape), parents, work.overflowed.take()
