@@ -354,6 +354,7 @@ def test_algorithms_use_public_names_only(module):
         "check_choice",
         "check_number",
         "have_reverses",
+        "is_checked",
         "name_of",
     }
     public |= {"listed", "mix32", "mix64", "refuse_masked", "refuse_rounded", "shortened", "shown"}
