@@ -1,5 +1,5 @@
 #!/bin/bash
-# All figures on one, two and four GPUs that issue 17 asks for, in one run (limits: 330 s):
+# All figures of partitioned graphs, meshes and formulas on one, two and four GPUs, in one run (limits: 330 s):
 #
 #     bash benchmarks/four.sh FOLDER        # logs, and rows for scaling.py
 #
