@@ -9,8 +9,11 @@ Triangle's, *ratio* Triangle's time over the loop's.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import time
+from collections.abc import Iterator
+from unittest import mock
 
 import numpy as np
 from common import devices, table
@@ -69,8 +72,9 @@ def checked_error(mesh: morph.Mesh, fine: morph.Mesh) -> str:
     return f"{off:.1e}"
 
 
-def loop_time() -> list[float]:
-    """Seconds of each call of the refinement's loop alone, from now on."""
+@contextlib.contextmanager
+def loop_time() -> Iterator[list[float]]:
+    """Seconds of each call of the refinement's loop alone, in the block."""
     import importlib
 
     module = importlib.import_module("morph.algorithms.refinement.rounds")
@@ -84,8 +88,8 @@ def loop_time() -> list[float]:
         spent.append(time.perf_counter() - start)
         return result
 
-    module.run_rounds = timed
-    return spent
+    with mock.patch.object(module, "run_rounds", timed):
+        yield spent
 
 
 def by_triangle(mesh: morph.Mesh, angle: float, o) -> dict:
@@ -128,7 +132,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--check", action="store_true", help="check every invariant exactly")
     o = parser.parse_args()
-    spent = loop_time()
+    with loop_time() as spent:
+        compare(o, spent)
+
+
+def compare(o, spent: list[float]) -> None:
+    """Print a table for each mesh and angle."""
     for n in o.n:
         mesh = random_mesh(int(n))
         for angle in o.q:
