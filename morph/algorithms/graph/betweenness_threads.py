@@ -14,8 +14,8 @@ import numpy as np
 
 from morph.algorithms.graph.path_counts import MOST
 from morph.algorithms.graph.source_threads import (
-    FEW,
     claim_lists,
+    for_each_level,
     for_each_source,
     release_lists,
     tables_of,
@@ -39,7 +39,7 @@ class Counts(NamedTuple):
 
 
 @func
-def push_counts(s, base, begin, end, level):
+def push_counts(s, _first, base, begin, end, level):
     """Add the counts of a level to those of the next one; return its end, and its out-edges."""
     edges, last = i64(0), end
     for k in range(begin, last):
@@ -59,7 +59,7 @@ def push_counts(s, base, begin, end, level):
 
 
 @func
-def pull_counts(s, base, end, level):
+def pull_counts(s, _first, base, end, level):
     """Add up the counts of the previous level for each point without a distance."""
     edges = i64(0)
     for v in range(len(s.graph.points)):
@@ -90,17 +90,7 @@ def count_paths(start, s, ends, pulls: static):
     s.lists[base + start.source].dist = 0
     s.lists[base + start.source].paths = 1.0
     s.lists[base].order = start.source
-    begin, end, level = 0, 1, i32(0)
-    left, edges = i64(len(s.graph.edges)), i64(0)
-    while begin < end:
-        level += 1
-        left -= edges
-        before = end
-        if pulls and edges * DENSE > left and edges * FEW > n:
-            end, edges = pull_counts(s, base, end, level)
-        else:
-            end, edges = push_counts(s, base, begin, end, level)
-        begin = before
+    end = for_each_level(s, first, base, push_counts, pull_counts, n, DENSE, pulls)
     for k in range(end):
         p = s.graph.points[s.lists[base + end - 1 - k].order]
         paths, level, total = s.lists[base + p.id].paths, s.lists[base + p.id].dist, 0.0

@@ -92,6 +92,28 @@ def pull_hops(s, first, base, end, level):
     return end, edges
 
 
+@func
+def for_each_level(s, first, base, push, pull, most, dense, pulls: static):
+    """Expand the source, the only entry of the list, level by level; return the list's end.
+
+    ``push`` and ``pull`` append the vertices of the next level, and return the list's end and the
+    out-edges of what they append.  A level pulls if ``dense`` times the edges of the previous one
+    exceed those of the vertices without a distance.
+    """
+    begin, end, level = 0, 1, i32(0)
+    left, edges = i64(len(s.graph.edges)), i64(0)
+    while begin < end and level < most:
+        level += 1
+        left -= edges
+        before = end
+        if pulls and edges * dense > left and edges * FEW > len(s.graph.points):
+            end, edges = pull(s, first, base, end, level)
+        else:
+            end, edges = push(s, first, base, begin, end, level)
+        begin = before
+    return end
+
+
 @kernel
 def search_hops(start, s, most, pulls: static):
     n = i32(len(s.graph.points))
@@ -102,17 +124,7 @@ def search_hops(start, s, most, pulls: static):
         s.pairs[first + v].predecessor = -1
     s.pairs[first + start.source].dist = 0
     s.lists[base].near = start.source
-    begin, end, level = 0, 1, i32(0)
-    left, edges = i64(len(s.graph.edges)), i64(0)
-    while begin < end and level < most:
-        level += 1
-        left -= edges
-        before = end
-        if pulls and edges * DENSE > left and edges * FEW > n:
-            end, edges = pull_hops(s, first, base, end, level)
-        else:
-            end, edges = push_hops(s, first, base, begin, end, level)
-        begin = before
+    for_each_level(s, first, base, push_hops, pull_hops, most, DENSE, pulls)
     release_lists(s.claimed, own)
 
 
