@@ -15,12 +15,12 @@ from morph import testing
 
 
 def examples(n: int) -> int:
-    """The number of examples of a test: ``n``; a third in CI, where they are always the same."""
-    return -(-n // 3) if os.environ.get("CI") else n
+    """The number of examples of a test: ``n``; a quarter in CI, where they are always the same."""
+    return -(-n // 4) if os.environ.get("CI") else n
 
 
 def tries(n: int) -> settings:
-    """Settings for a test of every target on ``n`` examples, a third of them in CI."""
+    """Settings for a test of every target on ``n`` examples, a quarter of them in CI."""
     quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(max_examples=examples(n), suppress_health_check=quiet)
 
