@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import parsed_once
 import precompiled
 import pytest
 import ranks
@@ -115,6 +116,7 @@ OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 if os.environ.get("CI"):
     precompiled.install()
+    parsed_once.install()
     # processes that tests start load NumPy in three quarters of the time without its threads
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

@@ -12,7 +12,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import chain, product, zip_longest
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import parsed_once  # noqa: E402
 from launch import tour  # noqa: E402
 from pretend import Pretended, There, pretended  # noqa: E402
 from recorder import Recorder  # noqa: E402
@@ -107,7 +107,7 @@ class Texts(Recorder):
         cpu.build = self.build
         recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, binding.Compiled.wider
         binding.MOST = sys.maxsize  # units are not compiled again
-        binding.compile_unit = common_units.compile_unit = partial(once, binding.compile_unit, {})
+        parsed_once.install(sys.maxsize)
         printed, print_unit = dict[int, tuple[Any, str]](), binding.print_unit
 
         def print_once(unit: Any) -> str:
@@ -165,21 +165,6 @@ class Texts(Recorder):
             return program.__wrapped__(*bundled(args, iter(given)))
         finally:
             self.inside -= 1
-
-
-def once(
-    function: Any, known: dict[Any, tuple[Any, Any]], description: Any, slots: Any
-) -> binding.Parsed:
-    """Compile a unit once for all devices, unless it depends on a captured object."""
-    key = replace(description, device=morph.device("cpu")).key
-    if key in known and known[key][1]():
-        return known[key][0]
-    before = dict(slots.objects)
-    made = function(description, slots)
-    if not slots.captured and slots.objects == before:
-        checks = made.dependencies.checks
-        known[key] = made, lambda: all(is_equal() for is_equal in checks)
-    return made
 
 
 def on_host(x: Any) -> Any:
