@@ -13,7 +13,7 @@ from typing import Any
 import morph
 from morph.launch import binding, common_units
 
-MOST = 256  # units that are kept
+MOST = 512  # units that are kept, those used last
 
 
 def install(most: int = MOST) -> None:
@@ -23,18 +23,20 @@ def install(most: int = MOST) -> None:
 
 
 def once(
-    function: Any, known: dict[Any, tuple[Any, Callable[[], bool]]], most: int,
+    function: Any, known: dict[Any, tuple[binding.Parsed, Callable[[], bool]]], most: int,
     description: Any, slots: Any,
 ) -> binding.Parsed:  # fmt: skip
     """Compile a unit, unless it is known and depends on no captured object."""
     key = replace(description, device=morph.device("cpu")).key
-    if key in known and known[key][1]():
-        return known[key][0]
+    found = known.pop(key, None)
+    if found is not None and found[1]():
+        known[key] = found  # now the last one
+        return found[0]
     before = dict(slots.objects)
     made = function(description, slots)
     if not slots.captured and slots.objects == before:
         checks = made.dependencies.checks
-        while len(known) >= most:
-            del known[next(iter(known))]
         known[key] = made, lambda: all(is_equal() for is_equal in checks)
+        for first in list(known)[:-most]:  # other threads may compile, too
+            known.pop(first, None)
     return made
