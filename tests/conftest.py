@@ -28,7 +28,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 # CI tries the same examples each time, so more of them find nothing new; see also `targets.tries`
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True, max_examples=6)
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, max_examples=5)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
