@@ -65,7 +65,7 @@ def compile_all(texts: Mapping[str, str]) -> None:
     """Compile texts to PTX, and find their entries; a few, which have all instructions, further.
 
     ptxas takes three quarters of the time, so instructions that an earlier call has given to it
-    are left out.  In CI a quarter of the texts is compiled: those that use all of the prelude that
+    are left out.  In CI a third of the texts is compiled: those that use all of the prelude that
     the others use, and earlier calls have not.
     """
     if os.environ.get("CI"):
