@@ -751,6 +751,12 @@ def test_results_stay_in_parts_until_they_are_read(by):
     pieces = [found.local(k).tolist() for k in range(2)]
     assert pieces == [wanted[ids].tolist() for ids in owned]
     assert (found.shape, found.ndim, found.dtype, len(found)) == ((5,), 1, np.int32, 5)
+    changed = 1 + found / 2  # each part computes its own values
+    assert isinstance(changed, morph.PartitionedArray) and changed.dtype == np.float64
+    assert [changed.local(k).tolist() for k in range(2)] == [
+        (1 + wanted[i] / 2).tolist() for i in owned
+    ]
+    assert isinstance(morph.betweenness(parts, [0]).centrality, morph.PartitionedArray)
     assert [found.local(k).tolist() for k in range(2)] == pieces
     assert found[1:3].tolist() == [1, 2] and list(found) == wanted.tolist()
     assert (found + found).tolist() == (2 * wanted).tolist() and found.max() == 4

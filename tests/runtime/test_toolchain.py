@@ -835,6 +835,17 @@ def test_threads_of_several_gpus_compile_a_kernel_of_cupys_once():
     modules.compile_once(SimpleNamespace())  # of another CuPy
 
 
+def test_headers_of_cupy_are_precompiled_unless_the_user_decides(monkeypatch):
+    monkeypatch.delenv("CUPY_NVRTC_USE_PCH", raising=False)
+    new, old = SimpleNamespace(_use_pch=False), SimpleNamespace()
+    modules.precompile_headers(new), modules.precompile_headers(old)
+    assert vars(new) == {"_use_pch": True} and not vars(old)
+    monkeypatch.setenv("CUPY_NVRTC_USE_PCH", "0")
+    new._use_pch = False
+    modules.precompile_headers(new)
+    assert not new._use_pch
+
+
 @pytest.mark.parametrize("mode", ["quick", "full"])
 def test_libraries_of_the_host_load(mode, monkeypatch):
     """Those of units are linked without libraries, but these use the one of C++."""
