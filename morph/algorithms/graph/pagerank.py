@@ -226,12 +226,7 @@ def pagerank(
         ``iterations`` is below 1, or if weights or values of these arrays are missing, negative or
         not finite, or a positive weight is below 1e-290 or above 1e290.
     """
-    try:
-        kind = np.dtype(dtype)
-    except (TypeError, ValueError):
-        raise ValueError(f"ranks are float64 or float32, not {shown(dtype)}") from None
-    if kind not in TOLERANCE:
-        raise ValueError(f"ranks are float64 or float32, not {kind}")
+    kind = _dtype_of_ranks(dtype)
     weighted = boolean(weighted, "weighted")
     single = kind == np.float32
     programs = DOUBLE if not single else MIXED if weighted else SINGLE
@@ -253,6 +248,16 @@ def pagerank(
     if weighted and "weight" in graph.edges.columns:
         return _iterate(graph, _weighted(graph, programs), kind, vectors, limits)
     return _iterate(graph, _Variant(programs.iterate), kind, vectors, limits)
+
+
+def _dtype_of_ranks(dtype: Any) -> Any:
+    try:
+        kind = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"ranks are float64 or float32, not {shown(dtype)}") from None
+    if kind not in TOLERANCE:
+        raise ValueError(f"ranks are float64 or float32, not {kind}")
+    return kind
 
 
 def _weighted(graph: Any, programs: _Programs) -> _Variant:
