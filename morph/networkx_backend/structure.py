@@ -210,7 +210,7 @@ def pagerank(
             ("personalization", personalization), ("start", nstart), ("dangling", dangling)
         )
     }  # fmt: skip
-    if personalization is not None and given["personalization"].sum() == 0:
+    if personalization is not None and not any(personalization.get(v, 0) for v in G.nodes):
         raise ZeroDivisionError
     try:
         found = rank_points(graph, alpha, n * tol, max_iter, weighted=weight is not None, **given)

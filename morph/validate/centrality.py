@@ -71,7 +71,8 @@ def _distribution(graph: Graph, arcs: Arcs, given: Any) -> Floats:
     values = arcs.alive.astype(np.float64)
     if given is not None:
         values *= np.asarray(graph.device.to_host(given), np.float64)
-    return values / max(values.sum(), np.finfo(float).tiny)
+    values /= max(values.sum(), np.finfo(float).tiny)
+    return values
 
 
 def betweenness(

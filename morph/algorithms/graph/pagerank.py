@@ -57,6 +57,15 @@ class _Variant(NamedTuple):
     arriving: Any = None  # column of the edges: weight of the reverse edge
 
 
+@func
+def teleport(p, base):
+    if hasattr(p, "extra"):  # then `jump` has the sinks
+        return base * p.jump + p.extra
+    if hasattr(p, "jump"):
+        return base * p.jump
+    return base
+
+
 def _kernels(real: Any, part: Any) -> Any:
     """The kernels for dtypes of ranks and of contributions; sums are in double precision."""
 
@@ -75,14 +84,6 @@ def _kernels(real: Any, part: Any) -> Any:
         atomic_add(totals.change, abs(f64(given) - before))
         atomic_add(totals.dangling, rank)
         return given
-
-    @func
-    def teleport(p, base):
-        if hasattr(p, "extra"):  # then `jump` has the sinks
-            return base * p.jump + p.extra
-        if hasattr(p, "jump"):
-            return base * p.jump
-        return base
 
     @kernel
     def initialise(p, given, totals):
