@@ -189,7 +189,8 @@ def key(text: str, *parts: str) -> str:
     digest = _digest(text).copy()
     for part in parts:
         _extend(digest, part)
-    return digest.hexdigest()
+    found: str = digest.hexdigest()
+    return found
 
 
 @lru_cache(maxsize=2)  # the full and the quick compilation of a text have a key each
