@@ -585,7 +585,8 @@ def test_algorithms_of_parts(directed, devices):
     assert np.array_equal(host(found.core), wanted.core) and found.largest == wanted.largest
     assert np.array_equal(host(morph.k_core(parts, 5).points), morph.k_core(g, 5).points)
     jump = np.arange(len(g.points))
-    for options in ({}, {"personalization": jump}, {"weighted": True}):
+    own = {"personalization": jump, "dangling": jump[::-1].copy(), "start": jump % 3}
+    for options in ({}, own, {"weighted": True}):
         wanted, found = morph.pagerank(g, **options), morph.pagerank(parts, **options)
         assert found.iterations == wanted.iterations
         assert np.allclose(host(found.rank), wanted.rank, rtol=1e-13, atol=0)
