@@ -227,6 +227,11 @@ class Names:
         begin = f"{load}({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
         return begin, f"{load}({meta} + {last})"
 
+    def offsets(self, graph: str, direction: str) -> list[str]:
+        """The offsets of the rows in a direction, or in both for "all"."""
+        directions = ("out", "in") if direction == "all" else (direction,)
+        return [f"a.{self.prefix[graph]}_{d}_offset" for d in directions]
+
     def edge(self, graph: str, direction: str, k: str) -> str:
         """The id of the edge at entry ``k``."""
         if direction == "out" and self.graphs[graph].out_identity:

@@ -86,8 +86,10 @@ def demand_member(f: FunctionPlan, name: str, args: str) -> list[str]:
 
 def take_all(e: Emission, s: StepPlan) -> list[str]:
     """Member of a step: a single thread reserves all free slots of the lists that it adds to."""
-    takes = [f"    caches.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
-    body = [f"    {x}" for x in e.with_permutation(takes, "t", s.fills)]
+    takes = [
+        f"    caches.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.taken_whole
+    ]
+    body = [f"    {x}" for x in e.with_permutation(takes, "t", s.taken_whole)]
     return [
         "    MORPH_FN void take_all(const Args& a, const Run& t, SlotCaches& caches) const {",
         *(["#ifndef __CUDACC__", *body, "#endif"] if takes else []),

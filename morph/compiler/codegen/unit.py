@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.emission import Emission, boolean
 from morph.compiler.codegen.group_execution import group_function
 from morph.compiler.codegen.prelude import prelude as prelude
 from morph.compiler.codegen.program import emit_program, publish_lines
@@ -128,7 +128,7 @@ def _run(e: Emission) -> None:
         e.put(*(f"    i32 {names.prefix[f]}_turn = 0;" for f in plan.flags))
         if plan.spins:
             e.put("    u32 iterations = 0;  // of loops without a barrier")
-        if any(s.answers for block in plan.blocks for s in block.steps):
+        if any(s.runs_messages for block in plan.blocks for s in block.steps):
             e.put("    bool quiet = false;  // no part has sent messages")
         if e.parts:
             e.put("    bool crossed;  // the launch resumes at a crossing, at which it has left")
@@ -164,7 +164,7 @@ def _item(e: Emission) -> None:
     e.put(*(f"    Reservation {e.names.prefix[s]}_reservation{{}};" for s in plan.reserved))
     if u.checked:
         e.put("    u32 step;  // what race checks compare")
-    if plan.runs_ahead:
+    if plan.asynchronous:
         e.put("    AsynchronousQueue asynchronous;")
     if plan.queues:
         e.put("    const i64* queue = nullptr;  // of a step until empty: the queue's counters")
@@ -283,7 +283,7 @@ def _one_step(e: Emission) -> None:
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
     made = f"Step{s.name}{e.step_args(s.node)}"
     e.put(f"    {e.runs(s, made)}")
-    if s.lists_rows and s.sharing:
+    if s.lists_long_rows and s.sharing:
         waits = "true" if s.sharing.loop.batched else "false"
         e.put(
             f"    while (high_degree_list_waits(a, t, {waits})) run_high_degree_list(a, t, {made});"
@@ -320,7 +320,7 @@ def _prepare(e: Emission) -> None:
         if f.kind == "meta" and e.plan.snapshot and f.permutation <= 0:
             collection = e.names.stores[f.slot].kind == "collection"
             words = f"a.{f.name}" if f.permutation else f"a.permutations[0].{f.name}"
-            lines.append(f"    publish_extent({words}, {'true' if collection else 'false'});")
+            lines.append(f"    publish_extent({words}, {boolean(collection)});")
         if f.kind == "rebuild":
             lines.append(f"    adjacency_is_valid(a.{f.name});")
     if lines:

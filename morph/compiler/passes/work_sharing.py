@@ -197,13 +197,13 @@ def _reads_then_writes(
     )
 
 
-def can_run_ahead(items: Store, then: Store) -> bool:
+def can_hold_items_of(items: Store, then: Store) -> bool:
     """Whether items of ``then`` can be stored in ``items``: collections of equal columns."""
     collection = items.kind == "collection" and items.slot != then.slot
     return collection and replace(items, slot=then.slot) == then
 
 
-def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
+def asynchronous_kernels(unit: ir.Unit) -> dict[str, tuple[str, str]]:
     """The asynchronous kernels: the list that each enqueues to, and the list with the entries.
 
     Entries are stored behind the items of the list that the step reads, so no other code may
