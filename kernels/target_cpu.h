@@ -154,12 +154,12 @@ MORPH_NATIVE_WORD(i64)
 MORPH_NATIVE_WORD(u64)
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 
-static __thread u64 thread_totals[MOST_TOTALS];  // a thread's partial sums for the places that all items add to
-MORPH_OF_LAUNCH u64 single_totals[MOST_TOTALS];  // those of a single thread: their address needs no call
-MORPH_FN u64& thread_total(i32 i) { return *(multithreaded ? thread_totals + i : single_totals + i); }
-static __thread f64 thread_float_totals[MOST_TOTALS];  // the same of floats
-MORPH_OF_LAUNCH f64 single_float_totals[MOST_TOTALS];
-MORPH_FN f64& thread_float_total(i32 i) { return *(multithreaded ? thread_float_totals + i : single_float_totals + i); }
+static __thread u64 thread_partial_sums[MOST_TOTALS];  // a thread's partial sums for the places that all items add to
+MORPH_OF_LAUNCH u64 single_partial_sums[MOST_TOTALS];  // those of a single thread: their address needs no call
+MORPH_FN u64& thread_partial_sum(i32 i) { return *(multithreaded ? thread_partial_sums + i : single_partial_sums + i); }
+static __thread f64 thread_float_partial_sums[MOST_TOTALS];  // the same of floats
+MORPH_OF_LAUNCH f64 single_float_partial_sums[MOST_TOTALS];
+MORPH_FN f64& thread_float_partial_sum(i32 i) { return *(multithreaded ? thread_float_partial_sums + i : single_float_partial_sums + i); }
 
 // --- lanes: a warp is one thread, and no unit instantiates code for more lanes --------------------
 
@@ -513,9 +513,9 @@ template <class A> MORPH_FN void wake_part(const A&, u64* line) {
 
 // --- steps --------------------------------------------------------------------------------------------
 
-template <class T> MORPH_FN i32 members(const T& t) { return t.threads; }
-template <class T> MORPH_FN bool speaks(const T&) { return true; }
-MORPH_FN void gather_block() {}
+template <class T> MORPH_FN i32 barrier_arrivals(const T& t) { return t.threads; }
+template <class T> MORPH_FN bool is_block_leader(const T&) { return true; }
+MORPH_FN void sync_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
 template <class A> MORPH_FN i64* item_cursor(const A&, i32 thread) { return &pool->items[thread].taken; }

@@ -149,7 +149,7 @@ template <class Step> MORPH_FN i64 kept_work() { return team_work<Step>() / 4; }
 
 // Whether a team of another size is to run this step of a program: a single thread runs small steps, without barriers
 // and atomic instructions.
-template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
+template <class A, class R, class Step> MORPH_FN bool step_changes_team(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (stopped) return true;
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (team_threads <= 1 || t.replay) return false;
@@ -159,7 +159,7 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     return t.left;
 }
 // The same for a step with sections, whose work is `work()`.
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R& t, const F& work) {
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_change_team(const A&, R& t, const F& work) {
     if (stopped) return true;
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (team_threads <= 1 || t.replay) return false;
@@ -173,7 +173,7 @@ template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resi
     return t.left;
 }
 // The same for programs whose small steps run on all threads, too.
-template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
+template <class A, class R> MORPH_FN bool changes_team(const A&, R& t) {
     if (stopped) return true;
     return t.left = t.threads > 1 ? t.threads != wanted : team_threads > 1 && !t.replay;
 }
@@ -235,7 +235,7 @@ template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u
 
 // Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
-    add_totals(a);
+    flush_partial_sums(a);
     t.broadcast_value = false;
     if (is_single(t)) {
         barrier_alone(a);
@@ -244,7 +244,7 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     if (t.thread == 0) poll(a.cursor);
     i64 lost = ticks() - clocks.ticks > MEASURED ? measure() : 0;
     t.sense = add_release(a.barrier, T::ARRIVAL);
-    t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::SLEEPS)) == T::ARRIVAL * u32(members(t) - 1);
+    t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::SLEEPS)) == T::ARRIVAL * u32(barrier_arrivals(t) - 1);
     if (t.master) update_team(t, lost);
     return t.master;
 }
@@ -300,7 +300,7 @@ MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of anot
         const Args& a = *(const Args*)args;                                              \
         Run t(a, thread, threads);                                                       \
         run(a, t);                                                                       \
-        add_totals(a);                                                                   \
+        flush_partial_sums(a);                                                                   \
         if (t.thread != 0) return end_work(t);                                           \
         await_workers(a, t);                                                             \
         if (PUBLISHES) publish_counters(a, t);                                           \
@@ -313,15 +313,15 @@ MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of anot
         if (items < -1) items = -2 - items;                                              \
         if (PREPARES && !resumed) prepare(*a);                                           \
         bool few = !resumed && items < TEAM_START_ITEMS;                                 \
-        if (team_threads > 1 && few && !heavy(*a)) full = team_threads = 1;              \
-        bool one = PHASES || team_threads <= 1;                                          \
+        if (team_threads > 1 && few && !has_much_work(*a)) full = team_threads = 1;              \
+        bool one = CHANGES_TEAM || team_threads <= 1;                                          \
         do {                                                                             \
             multithreaded = !one;                                                        \
             bool team = !one && run_team(member, a, team_threads);                       \
             multithreaded = false;                                                       \
             if (!one) count_free_cores(), team_threads = allowed(full);                  \
             if (!team) member(a, 0, 1);                                                  \
-            one = team_threads <= 1 || (team && PHASES);                                 \
+            one = team_threads <= 1 || (team && CHANGES_TEAM);                                 \
         } while (again);                                                                 \
         end_launch();                                                                    \
         return 0;                                                                        \

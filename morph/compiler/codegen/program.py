@@ -249,12 +249,12 @@ def _leaves(
 ) -> str:
     """The test whether a team of another size should execute the step."""
     if e.plan.full_team:
-        return "resizes(a, t)"
+        return "changes_team(a, t)"
     if len(nodes) == 1:
-        return e.step_call("leaves", nodes[0], made[0])
+        return e.step_call("step_changes_team", nodes[0], made[0])
     work = " + ".join(e.step_call("work", n, x) for n, x in zip(nodes, made, strict=True))
     kinds = ", ".join(f"Step{p.name}" for p in parts)
-    return f"sections_resize<{kinds}>(a, t, [&] {{ return {work}; }})"
+    return f"sections_change_team<{kinds}>(a, t, [&] {{ return {work}; }})"
 
 
 def _finish(b: Body, s: StepPlan) -> None:
@@ -305,7 +305,7 @@ def _publish(e: Emission) -> None:
     """
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     e.put("    store(a.state + BLOCK, t.block);")
-    variables = {n: f"end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));"
+    variables = {n: f"store_variable(a, {i}, i64(to_bits(t.{e.names.member(n)})));"
                  for i, (n, _) in enumerate(e.unit.state)}  # fmt: skip
     if RESULT in variables:
         e.put(f"    {variables.pop(RESULT)}")
@@ -321,7 +321,7 @@ def _publish(e: Emission) -> None:
     if e.parts:
         e.put("    end_parts(a);")
     for f in e.plan.flags:
-        e.put(f"    rest_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
+        e.put(f"    store_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
     if e.plan.claims:
         e.put("    store(a.status + ROUND, i64(t.round));")
     e.put("}")

@@ -122,7 +122,7 @@ def _asynchronous(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -
     if e.plan.functions[s.kernel].main.asynchronous is None:
         return ["    static constexpr bool ASYNCHRONOUS = false, KNOWS_ROWS = false;"]
     lines = [
-        "    static constexpr bool ASYNCHRONOUS = true;  // may run what it adds",
+        "    static constexpr bool ASYNCHRONOUS = true;  // may run items that it adds",
         *e.member(
             "MORPH_FN i64* list(const Args& a, const Run& t) const",
             [f"return {e.names.base(s.slot)}_meta;"], "t", [s.slot],
@@ -138,7 +138,7 @@ def _asynchronous(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -
     row = f"{_offset(e, loop)}, r.end"
     return [
         *lines,
-        "    static constexpr bool KNOWS_ROWS = true;  // and knows their rows",
+        "    static constexpr bool KNOWS_ROWS = true;  // whose rows are known",
         *e.member(
             "template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const",
             [f"return {{row_begin({row}), row_end({row})}};"],
@@ -242,16 +242,16 @@ def _entry(n: Names, loop: ir.ForEdges, head: list[str]) -> tuple[list[str], str
         k, directions = "entry", ["out", "in"]
         offsets = ", ".join(n.offsets(loop.graph, loop.direction))
         head = [
-            "    typedef Both Rows;",
-            "    MORPH_FN Both rows(const Args& a, i64 k) const {",
-            f"        return Both({offsets}, Both::point(k));",
+            "    typedef BothDirections Rows;",
+            "    MORPH_FN BothDirections rows(const Args& a, i64 k) const {",
+            f"        return BothDirections({offsets}, BothDirections::point(k));",
             "    }",
             *head,
             "        return reach(a, rows(a, k), k);",
             "    }",
-            "    MORPH_FN Reach reach(const Args& a, const Both& both, i64 k) const {",
-            "        const i64 entry = both.entry(Both::place(k));",
-            "        const bool is_out = both.is_out(Both::place(k));",
+            "    MORPH_FN Reach reach(const Args& a, const BothDirections& both, i64 k) const {",
+            "        const i64 entry = both.entry(BothDirections::place(k));",
+            "        const bool is_out = both.is_out(BothDirections::place(k));",
         ]
     edges = [n.edge(loop.graph, d, k) for d in directions]
     ends = [n.end(loop.graph, d, k, "edge") if loop.var else "-1" for d in directions]

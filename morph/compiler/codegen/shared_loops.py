@@ -39,8 +39,8 @@ class Prologue(Body):
             return
         point, offsets = self.expr(s.point), ", ".join(self.names.offsets(s.graph, s.direction))
         if s.direction == "all":
-            first = f"Both::first({point})"
-            row = f"{first}, {first} + Both({offsets}, {point}).n"
+            first = f"BothDirections::first({point})"
+            row = f"{first}, {first} + BothDirections({offsets}, {point}).n"
         else:
             row = f"row_begin({offsets}, {point}), row_end({offsets}, {point})"
         self._store_live_in(f"{{{row}}}", s.start)
@@ -144,14 +144,14 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     """The structs that the parts of a kernel pass to each other."""
     k, shared, n, name = plan.func, sharing.loop, e.names, e.names.funcs[plan.func.name]
     types = dict(k.params) | dict(k.locals)
-    parts = [("live_in", "its entries read of the item", shared.live_in)]
+    parts = [("live_in", "locals of the item that the body of its loop reads", shared.live_in)]
     if shared.completes:
-        parts.append(("live_out", "is read behind its loop", shared.live_out))
+        parts.append(("live_out", "locals that are read after its loop", shared.live_out))
     for part, purpose, names in parts:
-        e.put("", f"struct {name}_{part} {{  // what {purpose}")
+        e.put("", f"struct {name}_{part} {{  // {purpose}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
     if first := sharing.preloaded:
-        e.put("", f"struct {name}_reach {{  // where an entry leads, and what is read of its edge")
+        e.put("", f"struct {name}_reach {{  // the edge of an entry, its end, preloaded columns")
         edge = n.type(bound_types(shared.loop)[0])
         e.put(*(["    i32 edge, end;"] if edge == "i32" else [f"    {edge} edge;", "    i32 end;"]))
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(x)};" for x, c in first.items()), "};")
@@ -165,7 +165,8 @@ def _staged_struct(e: Emission, kernel: str, sharing: Sharing, slot: str, number
     """The struct of an entry in a staging buffer."""
     n, (at, places) = e.names, sharing.staged[slot]
     columns = n.stores[slot].columns
-    e.put("", f"struct {staged_structs(n, kernel, sharing)[slot]} {{  // an entry on its way")
+    struct = staged_structs(n, kernel, sharing)[slot]
+    e.put("", f"struct {struct} {{  // an entry in a staging buffer")
     e.put(f"    enum {{ AT = {at}, PLACES = {places}, WHICH = {number} }};")
     e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(c.name)};" for c in columns))
     head = "static MORPH_FN i64* meta(const Args& a, const Item& it)"
@@ -180,7 +181,7 @@ def _reductions_struct(
 ) -> None:
     """The struct of the reduction variables of a kernel."""
     n, name = e.names, f"{kernel}_reductions"
-    e.put("", f"struct {name} {{  // what entries add up, from what changes nothing")
+    e.put("", f"struct {name} {{  // reduction variables, from their identities")
     for x, how in shared.reductions:
         start = constant(
             ir.Const(value=identity(how, types[x]), type=types[x], pos=shared.loop.pos)

@@ -199,7 +199,7 @@ class Body(Expressions):
         """The function for an atomic without a return value; empty for an ordinary atomic."""
         if e.op != "add":
             monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
-            return f"move_to({e.op.capitalize()}(), " if monotone else ""
+            return f"update_monotone({e.op.capitalize()}(), " if monotone else ""
         total = self.body_plan.totals.get(id(e))
         return f"{total}(" if total else "add_to("
 
@@ -415,7 +415,7 @@ class Body(Expressions):
         edge, point = self.resolve(s.edge), self.expr(s.point)
         if s.direction == "all":
             both = self.temp("both")
-            self.put(f"const Both {both}({g}_out_offset, {g}_in_offset, {point});")
+            self.put(f"const BothDirections {both}({g}_out_offset, {g}_in_offset, {point});")
             k = self._counted(s, "0", f"{both}.n")
             out, entry = f"{both}.is_out({k})", f"{both}.entry({k})"
             out_id, in_id = n.edge(s.graph, "out", entry), n.edge(s.graph, "in", entry)

@@ -145,7 +145,7 @@ class StepPlan:
     receiver: StepPlan | None = None  # of a delivery: the step after it
     runs_messages: bool = False  # executes messages; skipped if no part has sent any
     # cached collections of which a single thread reserves the whole capacity
-    taken_whole: tuple[str, ...] = ()
+    takes_all: tuple[str, ...] = ()
 
     @property
     def publishes(self) -> bool:
@@ -207,7 +207,7 @@ class Plan:
     locks: bool
     sections: int  # the maximum of a step
     resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
-    heavy: bool  # even few items may have enough work for several CPU threads
+    much_work: bool  # even few items may have enough work for several CPU threads
     calls: bool  # expressions that all threads compute call functions
     spins: bool  # a loop of the program has no barrier
     uniform: BodyPlan  # of a program's expressions, and of its statements of a single thread

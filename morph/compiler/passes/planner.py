@@ -185,7 +185,8 @@ class _Planner:
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # on one thread, a round of claims has one item, so that checks find no race
-            heavy=bool(self.shared or self.queues or self.group_plans) or (unit.checked and claims),
+            much_work=bool(self.shared or self.queues or self.group_plans)
+            or (unit.checked and claims),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
             uniform=self._uniform(),
             spins=unit.fused and steps.loops_without_barrier(unit),
@@ -356,10 +357,10 @@ class _Planner:
         """The function that adds to the partial sum of a place; empty if it has none."""
         if place[-1].kind != "f":
             index = str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
-            return f"add_for_all<{index}>"
+            return f"add_to_total<{index}>"
         if place not in self.float_totals:
             return ""
-        return f"add_float_for_all<{self.float_totals.index(place)}, {len(self.float_totals)}>"
+        return f"add_to_float_total<{self.float_totals.index(place)}, {len(self.float_totals)}>"
 
     def _takes_item(self, f: ir.Func, main: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
         """Whether a function uses the state of the item: reservations, failure, flags, locks."""
@@ -594,7 +595,7 @@ class _Planner:
             prefetched=self._prefetched(s, sharing.loop.loop, asynchronous)
             if sharing and prefetches
             else None,
-            taken_whole=tuple(x for x in self.cached if x in needs),
+            takes_all=tuple(x for x in self.cached if x in needs),
         )  # fmt: skip
 
     def _prefetched(self, s: ir.Foreach, loop: Any, asynchronous: bool) -> Prefetched | None:

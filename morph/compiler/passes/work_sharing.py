@@ -197,7 +197,7 @@ def _reads_then_writes(
     )
 
 
-def can_hold_items_of(items: Store, then: Store) -> bool:
+def can_store_items_of(items: Store, then: Store) -> bool:
     """Whether items of ``then`` can be stored in ``items``: collections of equal columns."""
     collection = items.kind == "collection" and items.slot != then.slot
     return collection and replace(items, slot=then.slot) == then
