@@ -31,7 +31,8 @@ from morph.compiler.passes.outline import outline as outline
 from morph.language.definition import filter_of
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Handle, Object, Scalar
-from morph.launch.binding import Description, Origin, Parsed
+from morph.launch.binding import Description
+from morph.launch.compiled import Origin, Parsed
 from morph.launch.scratch import STATUS
 from morph.launch.slots import Slots
 

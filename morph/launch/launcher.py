@@ -34,7 +34,8 @@ from morph.language.hooks import Hook
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Store
 from morph.launch.behind import behind
-from morph.launch.binding import Compiled, Where, by_steps
+from morph.launch.binding import Where, by_steps
+from morph.launch.compiled import Compiled
 from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
 from morph.launch.scratch import ROUNDS, STATE, STATUS, Scratch, scratch

@@ -23,7 +23,8 @@ from morph.language.bundles import flat
 from morph.language.messages import shortened
 from morph.language.weak import WeakMap
 from morph.launch import lookup
-from morph.launch.binding import Compiled, Request, Where, captured
+from morph.launch.binding import Request, Where, captured
+from morph.launch.compiled import Compiled
 from morph.launch.interpreted import InterpretedLaunch
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import Launch

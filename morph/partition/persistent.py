@@ -24,7 +24,8 @@ from morph.compiler.partitioning.program import (
 )
 from morph.data.table import Table
 from morph.data.versions import latest
-from morph.launch.binding import Compiled, Where
+from morph.launch.binding import Where
+from morph.launch.compiled import Compiled
 from morph.launch.kernels import Launchable
 from morph.launch.slots import Slots
 from morph.partition.graph import NUMBERED, PartitionedGraph
