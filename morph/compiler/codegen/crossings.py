@@ -20,9 +20,9 @@ def stops(s: StepPlan) -> list[str]:
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
     """The crossing at a step's barrier: `failed` becomes true if it is true on any part."""
-    sent, received, totals = _agreement(e, s)
+    sent, received, values = _agreement(e, s)
     result = "failed = ON_RANKS ? failed : " if is_fence(s) else "failed = "
-    return _crossing(s, result, len(sent), sent, received + totals)
+    return _crossing(s, result, len(sent), sent, received + values)
 
 
 def is_fence(s: StepPlan) -> bool:
@@ -31,8 +31,8 @@ def is_fence(s: StepPlan) -> bool:
 
 
 def _agreement(e: Emission, s: StepPlan, first: int = 0) -> tuple[list[str], ...]:
-    """Statements that set, and that read, the words from ``first`` on: flags, sizes, totals."""
-    agree, sent, received, totals = s.agree, list[str](), list[str](), list[str]()
+    """Statements that set, and that read, the words from ``first`` on: flags, sizes, values."""
+    agree, sent, received, values = s.agree, list[str](), list[str](), list[str]()
     if agree and agree.flags:
         flags = [f"a.{e.names.prefix[f]}_flag + t.{e.names.prefix[f]}_turn" for f in agree.flags]
         raised = (f"u64(load({f}) != 0) << {i}" for i, f in enumerate(flags))
@@ -43,13 +43,13 @@ def _agreement(e: Emission, s: StepPlan, first: int = 0) -> tuple[list[str], ...
         x, k = f"{e.names.prefix[slot]}_counters", first + len(sent)
         sent.append(f"w[{k}] = u64({x}.count - min_of({x}.head, {x}.last));")
         received.append(f"store({e.names.base(slot)}_meta + GLOBAL, i64(sum_of_parts(w, {k})));")
-    for t in agree.totals if agree else ():
+    for t in agree.values if agree else ():
         at, k, b = e.names.column(t.place.slot, t.place.column), first + len(sent), e.uniform()
         row = "0" if t.place.index is None else f"0, {b.expr(t.place.index)}"
         sent.append(f"w[{k}] = u64(to_bits({at}.get({row})));")
         value = f"agreed<{CROSSING[t.op]}, {CTYPE[t.place.type.name]}>"  # type: ignore[attr-defined]
-        totals.append(f"{at}.set({row}, {value}(w, {k}, {b.expr(t.before)}));")
-    return sent, received, totals
+        values.append(f"{at}.set({row}, {value}(w, {k}, {b.expr(t.before)}));")
+    return sent, received, values
 
 
 def _crossing(
@@ -138,12 +138,12 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         lists.append(
             f"CollectionCounters {e.names.prefix[slot]}_counters({e.names.base(slot)}_meta, TO);"
         )
-    sent, received, totals = _agreement(e, s, MESSAGE_WORDS)
+    sent, received, values = _agreement(e, s, MESSAGE_WORDS)
     for slot in s.receiver.clears if s.receiver else ():  # the receiver is skipped if all are quiet
         meta = f"{e.names.base(slot)}_meta"
         cleared += [f"CollectionCounters({meta}, TO).clear();", f"store({meta} + GLOBAL, 0);"]
-    if totals or cleared:
-        quiet = ["if (quiet) {", *(f"    {x}" for x in totals + cleared), "}"]
+    if values or cleared:
+        quiet = ["if (quiet) {", *(f"    {x}" for x in values + cleared), "}"]
     failed = "load(a.status + FAILED) != 0" if s.sender else "false"
     counted = [
         *lists,

@@ -200,7 +200,7 @@ class Body(Expressions):
         if e.op != "add":
             monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
             return f"update_monotone({e.op.capitalize()}(), " if monotone else ""
-        total = self.body_plan.totals.get(id(e))
+        total = self.body_plan.total_functions.get(id(e))
         return f"{total}(" if total else "add_to("
 
     def _stmt_if(self, s: ir.If) -> None:

@@ -40,7 +40,8 @@ class BodyPlan:
     body: ir.Body = ()
     groups: Mapping[int, Groups] = field(default_factory=dict)  # by id of a body
     searches: Mapping[int, ir.Body] = field(default_factory=dict)  # see `search`
-    totals: Mapping[int, str] = field(default_factory=dict)  # functions, by id of atomics
+    # functions that add to totals, by id of an atomic
+    total_functions: Mapping[int, str] = field(default_factory=dict)
     prefetches: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # see `_prefetches`
     single_threaded: bool = False  # one CPU thread executes it: no atomics, all loads are stable
     locals: tuple[tuple[str, Type], ...] = ()  # declared in the text

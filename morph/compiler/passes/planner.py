@@ -312,10 +312,10 @@ class _Planner:
             [body],
             split=split,
             body=body,
-            totals={
+            total_functions={
                 id(n): how
                 for n, place in found
-                if place is not None and (how := self._total(place))
+                if place is not None and (how := self._total_function(place))
             },
             unstable=self.unstable[f.name] if unstable is None else unstable,
             locals=tuple(x for x in f.locals if x[0] in mine),
@@ -353,7 +353,7 @@ class _Planner:
         found = {id(b): tuple(group(b, single=self.unit.checked)) for b in bodies}
         return BodyPlan(groups=found, searches=searches, live=live, **more)
 
-    def _total(self, place: TotalPlace) -> str:
+    def _total_function(self, place: TotalPlace) -> str:
         """The function that adds to the partial sum of a place; empty if it has none."""
         if place[-1].kind != "f":
             index = str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
