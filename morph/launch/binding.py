@@ -106,13 +106,13 @@ class Description:
 
 
 _compiled: dict[Any, Compiled] = {}
-MOST = 512  # cached units
+MAX_UNITS = 512  # cached
 
 
 def bind(request: Request) -> tuple[Compiled, Slots]:
     """Find or make the unit that fits a request, and the objects for its slots."""
     with counting("compile"):
-        slots, description = _slots(request)
+        slots, description = _described(request)
         key = description.key
         cached = _compiled.get(key)
         if cached is not None and cached.is_current():
@@ -128,7 +128,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         if _enable_deletion(made, slots) or prepare_objects(made, slots):
             return bind(request)
         if not slots.captured:  # else the key lacks a captured object
-            while len(_compiled) >= MOST:
+            while len(_compiled) >= MAX_UNITS:
                 del _compiled[next(iter(_compiled))]
             _compiled[key] = made
         return made, slots
@@ -214,7 +214,7 @@ def static_kind(value: Any) -> tuple[type, str]:
     return type(value), repr(value)
 
 
-def _slots(request: Request) -> tuple[Slots, Description]:
+def _described(request: Request) -> tuple[Slots, Description]:
     """Assign slots to the arguments, and make the description of the request."""
     definition = request.function.definition
     args, item = request.args, int(request.function.kind == "kernel")

@@ -33,7 +33,7 @@ from morph.language.position import Pos
 from morph.language.types import I32, I64, Handle, Object, Scalar
 from morph.launch.binding import Description
 from morph.launch.compiled import Origin, Parsed
-from morph.launch.scratch import STATUS
+from morph.launch.scratch import STATUS_WORDS
 from morph.launch.slots import Slots
 
 
@@ -75,7 +75,7 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
     reached = _reachable(functions, blocks)
     funcs = tuple(f for n, f in functions.items() if n in reached)
     needed = {n.slot for n in ir.find(funcs, ir.Need) if not n.local}
-    if len(needed) > (most := STATUS - abi.Status.STORES):
+    if len(needed) > (most := STATUS_WORDS - abi.Status.STORES):
         problem = f"{definition.name!r} allocates in {len(needed)} tables and collections"
         raise ValueError(f"{problem}; one launch can in {most}: split it")
     unit = ir.Unit(

@@ -317,7 +317,7 @@ class PersistentProgram(LaunchOfAllParts):
             for p, x in zip(self.launches, self._objects(slot), strict=True):
                 if x.capacity < most:
                     p._match_capacity(slot, most)
-                    p._fill(running=True)
+                    p._write_objects(running=True)
 
     def _refuse_lost(self) -> None:
         """Raise an error if a part has received a point of which it has no copy."""

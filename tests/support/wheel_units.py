@@ -107,7 +107,7 @@ class Texts(Recorder):
         super().install()
         cpu.build = self.build
         recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, Compiled.wider
-        binding.MOST = sys.maxsize  # units are not compiled again
+        binding.MAX_UNITS = sys.maxsize  # units are not compiled again
         binding.compile_unit = common_units.compile_unit = partial(once, binding.compile_unit, {})
         printed, print_unit = dict[int, tuple[Any, str]](), compiled.print_unit
 

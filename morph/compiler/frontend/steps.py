@@ -44,7 +44,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.barriers import refuse_changed_items
 from morph.compiler.passes.double_buffering import Unlike, check_alike
-from morph.compiler.passes.work_sharing import CHOICES, can_store_items_of
+from morph.compiler.passes.work_sharing import BALANCES, can_store_items_of
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
@@ -330,8 +330,8 @@ def _evaluated(c: Context, args: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
 
 def _balance(c: Context, node: ast.expr) -> str:
     value = node.value if isinstance(node, ast.Constant) else None
-    if value not in CHOICES:
-        listed = ", ".join(f'"{choice}"' for choice in CHOICES)
+    if value not in BALANCES:
+        listed = ", ".join(f'"{choice}"' for choice in BALANCES)
         reject("balance is one of a few words", c.pos(node), f"write {listed}")
     return str(value)
 

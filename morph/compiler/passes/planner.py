@@ -65,7 +65,7 @@ from morph.compiler.passes.warp_execution import (
     warp_bodies,
 )
 from morph.compiler.passes.work_sharing import (
-    LISTS,
+    BALANCES_WITH_LIST,
     allows_shared_loop,
     asynchronous_kernels,
     lists_long_rows,
@@ -75,10 +75,9 @@ from morph.compiler.passes.work_sharing import (
 )
 from morph.language.types import Handle, Scalar
 
-CACHED = 8  # maximum of collections with a slot cache; fewer in a step of many sections
-INLINE = 60  # maximum nodes of a function that is inlined at several calls
-# resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
-FEW, SOME, MANY, MOST = 2, 3, 4, 8
+MAX_CACHED = 8  # collections with a slot cache; fewer in a step of many sections
+MAX_INLINED_NODES = 60  # of a function that is inlined at several calls
+RESIDENT = {128: 2, 80: 3, 64: 4, 32: 8}  # blocks of 256 threads, by registers of a thread
 MANY_LOCALS = 8  # local collections of a unit that claims: one resident block
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
 NAMES_STORE = ("column", "rows", "new", "need")
@@ -201,7 +200,7 @@ class _Planner:
         """
         collections = [s for s in self.reserved if self.stores[s].kind == "collection"]
         found = [s for s in collections if s not in self.consecutive | self.queues]
-        return () if self.unit.checked else tuple(found[: 2 * CACHED // max(self.sections, 2)])
+        return () if self.unit.checked else tuple(found[: 2 * MAX_CACHED // max(self.sections, 2)])
 
     def _resident(self, claims: bool, sweeps: bool) -> int:
         """The number of resident blocks on a multiprocessor.
@@ -211,7 +210,7 @@ class _Planner:
         asynchronous execution and 64-bit reductions need the registers.
         """
         if self.group_plans and not self.unit.fused:
-            return MOST
+            return RESIDENT[32]
         local = sum(
             isinstance(n, ir.MakeLocal) and not isinstance(n, ir.MakeShared)
             for n in ir.walk(self.unit.funcs)
@@ -224,11 +223,11 @@ class _Planner:
         ):
             return 1
         if claims or self.asynchronous or local or not self.shared:
-            return FEW
+            return RESIDENT[128]
         if not sweeps:
-            return MANY
+            return RESIDENT[64]
         if any(g.tiled for g in self.unit.graphs):
-            return FEW  # limited by shared memory
+            return RESIDENT[128]  # limited by shared memory
         loads = [
             n.type
             for s in self.shared.values()
@@ -236,7 +235,7 @@ class _Planner:
             for n in ir.walk(s.body)
             if isinstance(n, ir.Load)
         ]
-        return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
+        return RESIDENT[128 if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else 80]
 
     def _totals(self) -> dict[int, TotalPlace]:
         """The places that all items add to without using the old value, by id of an atomic."""
@@ -257,7 +256,7 @@ class _Planner:
         claims = isinstance(f, ir.Kernel) and f.commit is not None
         live = _live(f) if isinstance(f, ir.Kernel) and claims else ()
         text = partial(self._text, f, live=live)
-        large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
+        large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > MAX_INLINED_NODES
         on = ir.find(self.unit.blocks, ir.Foreach)
         main = text(f.body)
         arrays, by_warp = self.group_plans.get(f.name), self.warp_bodies.get(f.name)
@@ -584,7 +583,7 @@ class _Planner:
             group=group_size(s.balance, arrays) if arrays and not s.until_empty else 0,
             own_arrays=arrays is not None and arrays.bytes <= THREAD_BYTES,
             by_warp=s.kernel in self.warp_bodies and allows_warp_execution(s),
-            lists_long_rows=sharing is not None and s.balance in LISTS,
+            lists_long_rows=sharing is not None and s.balance in BALANCES_WITH_LIST,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,
             sweeps=sharing is not None and steps.sweeps(s, kernel, sharing.loop, self.unit),
