@@ -42,28 +42,8 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
     builder = Builder(slots.stores, slots.graphs, slots.capture, slots.reserve)
     definition = description.function.definition
     pos = definition.source.pos(definition.source.tree)
+    values, scalars, origins = _arguments(description, slots, pos)
     fused = description.function.kind == "program"
-    values: list[Value] = []
-    scalars: dict[str, Scalar] = {}
-    origins: dict[str, Origin] = {}
-    for i, (kind, name) in enumerate(zip(description.kinds, description.names, strict=True)):
-        key = f"{name}_arg_"  # differs from the names of all fields of stores
-        if isinstance(kind, Object):
-            values.append(ObjectValue(pos, kind))
-        elif isinstance(kind, Handle):
-            scalars[key], origins[key] = I64 if slots.stores[kind.slot].wide else I32, i
-            index = ir.Var(name=name if fused else key, type=scalars[key], pos=pos)
-            values.append(ir.Cast(x=index, type=kind, pos=pos))
-        elif name in description.statics:
-            x = constant(description.statics[name], pos)
-            assert x is not None
-            values.append(PythonValue(pos, x))
-        elif isinstance(kind, Scalar):
-            scalars[key], origins[key] = kind, i
-            values.append(ir.Var(name=name if fused else key, type=kind, pos=pos))
-        else:
-            values.append(PythonValue(pos, kind))
-    values = _bundled(description.shape, values, pos)
     if fused:
         builder.inline = True
         params = params_of(definition, fix_statics(definition, values))
@@ -95,6 +75,34 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
         pos=pos,
     )
     return Parsed(unit, origins, builder.dependencies)
+
+
+def _arguments(
+    description: Description, slots: Slots, pos: Pos
+) -> tuple[list[Value], dict[str, Scalar], dict[str, Origin]]:
+    """The arguments as the checker sees them; the scalars among the fields, and what these are."""
+    fused = description.function.kind == "program"
+    values: list[Value] = []
+    scalars: dict[str, Scalar] = {}
+    origins: dict[str, Origin] = {}
+    for i, (kind, name) in enumerate(zip(description.kinds, description.names, strict=True)):
+        key = f"{name}_arg_"  # differs from the names of all fields of stores
+        if isinstance(kind, Object):
+            values.append(ObjectValue(pos, kind))
+        elif isinstance(kind, Handle):
+            scalars[key], origins[key] = I64 if slots.stores[kind.slot].wide else I32, i
+            index = ir.Var(name=name if fused else key, type=scalars[key], pos=pos)
+            values.append(ir.Cast(x=index, type=kind, pos=pos))
+        elif name in description.statics:
+            x = constant(description.statics[name], pos)
+            assert x is not None
+            values.append(PythonValue(pos, x))
+        elif isinstance(kind, Scalar):
+            scalars[key], origins[key] = kind, i
+            values.append(ir.Var(name=name if fused else key, type=kind, pos=pos))
+        else:
+            values.append(PythonValue(pos, kind))
+    return _bundled(description.shape, values, pos), scalars, origins
 
 
 def _step(
