@@ -12,6 +12,7 @@ from typing import Any
 
 import morph
 from morph.launch import binding, common_units
+from morph.launch.compiled import Parsed
 
 MOST = 512  # units that are kept, those used last
 
@@ -23,9 +24,9 @@ def install(most: int = MOST) -> None:
 
 
 def once(
-    function: Any, known: dict[Any, tuple[binding.Parsed, Callable[[], bool]]], most: int,
+    function: Any, known: dict[Any, tuple[Parsed, Callable[[], bool]]], most: int,
     description: Any, slots: Any,
-) -> binding.Parsed:  # fmt: skip
+) -> Parsed:  # fmt: skip
     """Compile a unit, unless it is known and depends on no captured object."""
     key = replace(description, device=morph.device("cpu")).key
     found = known.pop(key, None)

@@ -30,7 +30,8 @@ import morph  # noqa: E402
 from morph.cli import warm  # noqa: E402
 from morph.compiler.codegen.prelude import prelude  # noqa: E402
 from morph.language.bundles import flat, is_bundle  # noqa: E402
-from morph.launch import binding, common_units, records  # noqa: E402
+from morph.launch import binding, common_units, compiled, records  # noqa: E402
+from morph.launch.compiled import Compiled  # noqa: E402
 from morph.launch.prepared import Prepared  # noqa: E402
 from morph.runtime.cuda.device import CudaDevice  # noqa: E402
 from morph.runtime.interpreter.memory import BoundStore, Memory  # noqa: E402
@@ -101,7 +102,7 @@ class Texts(Recorder):
         super().__init__()
         self.built: dict[str, str] = {}  # names by texts
 
-    def compiled(self, made: binding.Compiled) -> None:
+    def compiled(self, made: Compiled) -> None:
         """Record a unit that is launched, unless the text of its program has it."""
         if not self.inside:
             self.build(prelude(*made.outline.prelude) + made.text, name=made.name)
@@ -115,19 +116,19 @@ class Texts(Recorder):
         """Replace launches, also of prepared programs and on a simulated GPU."""
         super().install()
         cpu.build = self.build
-        recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, binding.Compiled.wider
-        binding.MOST = sys.maxsize  # units are not compiled again
+        recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, Compiled.wider
+        binding.MAX_UNITS = sys.maxsize  # units are not compiled again
         parsed_once.install(sys.maxsize)
-        printed, print_unit = dict[int, tuple[Any, str]](), binding.print_unit
+        printed, print_unit = dict[int, tuple[Any, str]](), compiled.print_unit
 
         def print_once(unit: Any) -> str:
             if id(unit) not in printed:
                 printed[id(unit)] = unit, print_unit(unit)
             return printed[id(unit)][1]
 
-        binding.print_unit = print_once
+        compiled.print_unit = print_once
 
-        def made_wider(self: binding.Compiled) -> binding.Compiled:
+        def made_wider(self: Compiled) -> Compiled:
             recorder.compiled(found := wider(self))
             return found
 
@@ -158,7 +159,7 @@ class Texts(Recorder):
             for key, arrays in self.adjacency.items():
                 self.adjacency[key] = tuple(map(on_host, arrays))
 
-        binding.Compiled.wider = made_wider
+        Compiled.wider = made_wider
         Prepared.of, Prepared.run = staticmethod(made), run
         BoundStore.bind, Memory.bind = bind_store, bind_memory
 
