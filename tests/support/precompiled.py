@@ -98,7 +98,7 @@ def _compile(
     quick = using.command[0].endswith("with_last")
     # a library of C++ functions has no prelude: an import here could be interrupted
     known = "morph.compiler.codegen.prelude" in sys.modules
-    prelude = next((x for x in preludes() if text.startswith(x)), None) if known else None
+    prelude = next((x for x in _preludes() if text.startswith(x)), None) if known else None
     if prelude and (quick or as_users_do) and not background:
         # g++ precompiles no header with libraries
         direct, more = using, tuple(f for f in flags if not f.startswith("-l"))
@@ -120,7 +120,7 @@ def _compile(
 
 
 @cache
-def preludes() -> list[str]:
+def _preludes() -> list[str]:
     """All preludes, those first that begin with another one."""
     # scripts that import this file are interrupted
     made = import_uninterrupted("morph.compiler.codegen.prelude")

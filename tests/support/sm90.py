@@ -5,23 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 from unittest import mock
-
-from precompiled import preludes
 
 from morph.runtime.toolchain import cuda
 
 INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\b", re.MULTILINE)
 SHARED, LOCAL = (re.compile(rf"\.{space} .*\[(\d+)\];") for space in ("shared", "local"))
-Use = tuple[str, int]
 assembled: set[str] = set()  # instructions that went through ptxas in this process
-called: set[Use] = set()  # what texts use that were compiled in this process
-WORD = re.compile(r"\b([A-Za-z_]\w*)\b(\(?)")
 PARAMETERS = re.compile(r"\.entry[^{]*?\[(\d+)\]")
 
 
@@ -62,64 +56,29 @@ class Ptx:
 
 
 def compile_all(texts: Mapping[str, str]) -> None:
-    """Compile texts to PTX, and find their entries; a few, which have all instructions, further.
+    """Compile each text to PTX, and find its entry; a few, which have all instructions, further.
 
     ptxas takes three quarters of the time, so instructions that an earlier call has given to it
-    are left out.  In CI a third of the texts is compiled: those that use all of the prelude that
-    the others use, and earlier calls have not.
+    are left out.
     """
-    if os.environ.get("CI"):
-        used = {text: uses(text) for text in texts}
-        texts = {text: texts[text] for text in covering(used, time, called)}
-        called.update(*(used[text] for text in texts))
     made = dict(zip(texts, pool().map(Ptx.of, texts, texts.values(), chunksize=4), strict=True))
     assert all(ptx.has_entry for ptx in made.values())
-    instructions = {text: ptx.instructions for text, ptx in made.items()}
-    some = covering(instructions, lambda text: made[text].length + 30_000, assembled)
-    names = [texts[text] for text in some]
-    for name, cubin in zip(names, pool().map(compile_one, some, names), strict=True):
+    some = {text: texts[text] for text in covering(made, assembled)}
+    for name, cubin in zip(
+        some.values(), pool().map(compile_one, some, some.values()), strict=True
+    ):
         assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
-    assembled.update(*(instructions[text] for text in some))
+    assembled.update(*(made[text].instructions for text in some))
 
 
-def time(text: str) -> int:
-    """Return what the time to PTX is proportional to; the prelude takes that of 10 kB."""
-    return len(divided(text)[1]) + 10_000
-
-
-def covering(
-    made: Mapping[str, Set[Any]], cost: Callable[[str], int], without: Set[Any]
-) -> list[str]:
-    """Texts that have everything that others have, at a low cost: each time the most new."""
-    left, chosen = frozenset[Any]().union(*made.values()) - without, []
+def covering(made: Mapping[str, Ptx], without: Set[str] = frozenset()) -> list[str]:
+    """Texts that have every other instruction, and are short: each time the most new ones."""
+    left, chosen = frozenset[str]().union(*(p.instructions for p in made.values())) - without, []
     while left:
-        best = max(made, key=lambda x: len(made[x] & left) / cost(x))
+        best = max(made, key=lambda x: len(made[x].instructions & left) / (made[x].length + 30_000))
         chosen.append(best)
-        left -= made[best]
+        left -= made[best].instructions
     return chosen
-
-
-def uses(text: str) -> frozenset[Use]:
-    """Return the names of the prelude in a unit; those called with the commas in their line."""
-    head, body = divided(text)
-    return frozenset(
-        (word, line.count(",") if bracket else 0)
-        for line in body.splitlines()
-        for word, bracket in WORD.findall(line)
-        if word in words(head)
-    )
-
-
-def divided(text: str) -> tuple[str, str]:
-    """Return the prelude of a text, and the rest."""
-    head = next((x for x in preludes() if text.startswith(x)), "")
-    return head, text[len(head) :]
-
-
-@cache
-def words(text: str) -> frozenset[str]:
-    """Return the names in a text."""
-    return frozenset(word for word, _ in WORD.findall(text))
 
 
 def flags(fast: str) -> tuple[str, ...]:
