@@ -422,10 +422,17 @@ def _prefetches(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> 
         lines += [*(f"prefetch({x});" for x in nearby), nearer.format("ROW_DISTANCE"), *row]
         if step.prefetched.at_ends:
             lines += [nearer.format("ENDS_DISTANCE"), *_end_prefetches(e, step, loop)]
+    members = {"prefetch_row": lines}
+    if step.rows_ahead and step.prefetched.at_ends:
+        members["prefetch_ends"] = [lines[0], *_end_prefetches(e, step, loop)]
     return [
-        "    MORPH_FN void prefetch_row(const Args& a, const Run& t, i64 i) const {",
-        *(f"        {x}" for x in e.with_permutation(lines, "t", [s.slot])),
-        "    }",
+        line
+        for name, body in members.items()
+        for line in (
+            f"    MORPH_FN void {name}(const Args& a, const Run& t, i64 i) const {{",
+            *(f"        {x}" for x in e.with_permutation(body, "t", [s.slot])),
+            "    }",
+        )
     ]
 
 
