@@ -20,9 +20,7 @@ from morph.runtime.threads import in_threads
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
 WRITE_BY_THREADS = 1 << 22  # bytes of an array from which on several threads write to it
-COPY_BY_THREADS = (
-    1 << 24
-)  # the same of results and fills; threads begin too late for smaller ones
+COPY_BY_THREADS = 1 << 24  # the same of results and fills; threads begin too late for smaller ones
 WRITTEN_AT_ONCE = 1 << 18  # bytes that a thread then writes at once
 REDUCED_AT_ONCE = 1 << 15  # rows that a thread reduces at once
 REDUCED_BY_THREADS = 32  # such pieces from which on several threads reduce an array
