@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("inputs", nargs="*", default=["rmat18", "grid1000"])
     parser.add_argument("--programs", type=Path, required=True, help="folder of GAP's programs")
     parser.add_argument("--only", nargs="+", default=list(PROGRAMS), choices=list(PROGRAMS))
-    parser.add_argument("--delta", type=int, nargs="+", default=[16, 128, 1024])
+    parser.add_argument("--delta", type=int, nargs="+", default=[8, 16, 256, 1024])
     parser.add_argument("--repeat", type=int, default=5)
     o = parser.parse_args(arguments)
     for name in o.inputs:

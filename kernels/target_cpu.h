@@ -15,12 +15,14 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #ifdef MORPH_QUICK  // a quick compilation: g++ decides
 constexpr bool FILTERS_BLOCKS = false;
 #define MORPH_HOT inline __attribute__((unused))
+#define MORPH_TEAM_LOOP static __attribute__((noinline))
 #define MORPH_SINGLE_THREADED static __attribute__((noinline))
 #else
 constexpr bool FILTERS_BLOCKS = true;
 #define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its reservations are registers
 // A loop of a single thread, all calls inlined, so that arguments and counters stay in registers.
 #define MORPH_SINGLE_THREADED static __attribute__((noinline, flatten))
+#define MORPH_TEAM_LOOP static __attribute__((noinline, flatten))
 #endif
 #define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
@@ -305,6 +307,7 @@ constexpr i64 COUNT_INTERVAL = 5000000;              // nanoseconds between coun
 // How many of a thread's own items threads have taken, between two barriers.
 struct alignas(64) ItemCursor {
     i64 taken;
+    u64 queued;  // of a queue (asynchronous.h): the positions from where on, and up to where, items are to be taken
 };
 struct Pool {
     i64 limited_until;  // these three are read by the host, too
@@ -517,8 +520,9 @@ template <class T> MORPH_FN i32 barrier_arrivals(const T& t) { return t.threads;
 template <class T> MORPH_FN bool is_block_leader(const T&) { return true; }
 MORPH_FN void sync_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
-template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
+template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0), store(a.cursor + 1, 0); }  // by the master
 template <class A> MORPH_FN i64* item_cursor(const A&, i32 thread) { return &pool->items[thread].taken; }
+MORPH_FN u64* queued_items(i32 thread) { return &pool->items[thread].queued; }
 template <class A> MORPH_FN bool cut_short(const A& a) { return load(a.cursor) >= PAST_ALL_ITEMS; }
 // Each section of a step has a cursor of its own, since no barrier precedes the section.
 constexpr i32 CURSOR_WORDS = 8;  // from the cursor of one section to that of the next

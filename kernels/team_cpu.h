@@ -133,11 +133,13 @@ template <class T> MORPH_FN bool is_single(const T& t) { return t.threads == 1; 
 // lines that other threads write; 4.5 times if it adds floats atomically, or uses the old value of an addition.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
 constexpr i32 TEAM_START_ITEMS = 2, LEAST_BATCH = 2, MOST_BATCH = 128;
+constexpr i64 QUEUED_AT_ONCE = 2;
 MORPH_FN i64 least_chunk() { return 1; }
 template <class Step> MORPH_FN i64 team_work() { return 4; }
 template <class Step> MORPH_FN i64 kept_work() { return 3; }
 #else
 constexpr i32 TEAM_START_ITEMS = 512, LEAST_BATCH = 32, MOST_BATCH = 128;
+constexpr i64 QUEUED_AT_ONCE = 32;  // items that a thread takes of a queue at most
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
 template <class Step> MORPH_FN i64 team_work() {
@@ -291,6 +293,48 @@ template <class T> MORPH_FN void end_work(T& t) {
     i64 lost = measure();
     if (load(&pool->caller_sleeps)) record_lost_time(t.threads, lost);
 }
+// --- queues of items that run asynchronously (asynchronous.h) --------------------------------------
+//
+// A word of the pool has for each thread's queue the positions of its items that no thread has taken, `begin` and `end`.
+enum { WAITING = 1 };  // word of `cursor`: the number of threads that have no items
+
+// Takes items of a queue, half of another thread's; returns whether there were any.
+MORPH_FN bool take_queued(u64* queued, bool own, i64& begin, i64& end) {
+    for (u64 seen = load(queued);;) {
+        i64 from = i64(seen >> 32), n = i64(seen & 0xffffffff) - from;
+        if (n <= 0) return false;
+        n = min_of(own ? n : (n + 1) / 2, QUEUED_AT_ONCE);
+        if (!__atomic_compare_exchange_n(queued, &seen, seen + (u64(n) << 32), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) continue;
+        begin = from, end = from + n;
+        return true;
+    }
+}
+// Takes items of this thread's queue, or of another one, while any thread runs items.
+template <class A, class R> MORPH_COLD bool find_queued(const A& a, const R& t, i64& begin, i64& end) {
+    i64* waiting = a.cursor + WAITING;
+    bool waits = false;
+    for (Idle idle; !cut_short(a);) {
+        for (i32 k = 0; k < t.threads; k++) {
+            u64* queued = queued_items((t.thread + k) % t.threads);
+            u64 seen = load(queued);
+            if (seen >> 32 == (seen & 0xffffffff)) continue;
+            if (waits) add_word(waiting, i64(-1)), waits = false;  // before it takes items
+            if (take_queued(queued, k == 0, begin, end)) {
+                idle.end();
+                return true;
+            }
+        }
+        if (!waits) add_word(waiting, i64(1)), waits = true;
+        if (load(waiting) == t.threads) {
+            idle.end();
+            return false;
+        }
+        if (t.thread == 0) poll(a.cursor);
+        for (i32 k = 0; k < 8; k++) idle.wait();
+    }
+    return false;
+}
+
 // --- entry ----------------------------------------------------------------------------------------
 
 // The code of a thread is compiled once, for teams of any size.

@@ -14,8 +14,8 @@
 constexpr i32 ASYNCHRONOUS_ROUNDS = 3, QUEUE_CAPACITY = 2, MAX_ASYNCHRONOUS_ITEMS = 8, KNOWN_ROW = 3;
 constexpr i64 SINGLE_THREAD_ITEMS = 3;
 #else
-constexpr i32 ASYNCHRONOUS_ROUNDS = TARGET_GPU ? 16 : 1024;  // rounds of entries of a warp; items of a thread
-constexpr i64 SINGLE_THREAD_ITEMS = 1 << 14;                    // items of a single thread, if a team could run instead
+constexpr i32 ASYNCHRONOUS_ROUNDS = TARGET_GPU ? 16 : 1 << 14;  // rounds of entries of a warp; items of a thread
+constexpr i64 SINGLE_THREAD_ITEMS = 1 << 14;  // items of a single thread, if a team could run instead
 constexpr i32 QUEUE_CAPACITY = TARGET_GPU ? 32 : 1 << 20;   // of each of a warp's two queues; most of a thread's
 constexpr i32 MAX_ASYNCHRONOUS_ITEMS = 8;   // of a batch: with more items, all warps are busy anyway
 constexpr i32 KNOWN_ROW = 64;    // entries of a row for `run_known_rows`
@@ -214,41 +214,6 @@ template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t
 }
 #endif
 
-// --- on a CPU -------------------------------------------------------------------------------------
-
-#ifndef MORPH_SERIAL
-// Runs the items and those that they enqueue.
-template <class A, class R, class Step>
-MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    i64 end = load(s.list(a, t) + CAPACITY);
-    if (t.replay) last = end;
-    i64 capacity = min_of((end - last) / t.threads, i64(QUEUE_CAPACITY)), from = last + t.thread * capacity;
-    Queue queue{from, t.replay ? 0 : from + capacity};
-    Runner<Step> by(a, t, s);
-    typename Step::I::SlotCaches caches;
-    caches.attach(by.it);
-    by.it.asynchronous.queue = &queue;
-    i64 left = ASYNCHRONOUS_ROUNDS;
-    Share share(a, t, first, last);
-    for (bool listed = true;;) {
-        if (listed && share.begin == share.end && !share.next()) listed = false, share.begin = from;
-        if (!listed && share.begin == queue.next) break;
-        typename Step::I it(a, t, share.begin++);
-        it.asynchronous.queue = &queue;
-        caches.attach(it);
-        if (by.it.failed) {
-            if (!t.replay) mark_deferred(a.status, a.deferred, it);
-        } else if (open(a, t, s, it)) {
-            run_shared(a, t, s, it, by);
-            if (it.failed | by.it.failed) queue.close();
-        }
-        if (--left <= 0) queue.close();
-    }
-    by.end(a, s);
-    caches.flush();
-}
-
-#endif
 // The place of an atomic min/max: while few items run, it is not tested first whether the operation has an effect.
 template <class T> struct UntestedPlace {
     T* p;

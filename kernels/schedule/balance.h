@@ -415,26 +415,6 @@ MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<St
     end_item(a, it);
 }
 
-// Runs the items; long rows are appended to the high-degree list.
-template <class A, class R, class Step>
-MORPH_LOOP void each_shared_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    Runner<Step> by(a, t, s);
-    typename Step::I::SlotCaches caches;
-    caches.attach(by.it);
-    for (Share share(a, t, first, last); share.next();)
-        for (i64 i = share.begin; i < share.end; i++) {
-            typename Step::I it(a, t, i);
-            caches.attach(it);
-            if (by.it.failed) {
-                if (!t.replay) mark_deferred(a.status, a.deferred, it);
-            } else if (open(a, t, s, it)) {
-                run_shared(a, t, s, it, by);
-            }
-        }
-    by.end(a, s);
-    caches.flush();
-}
-
 template <class Step> MORPH_FN i64 owner_by_bisection(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {
     i64 first = 0;
     while (n > 1) {
@@ -444,37 +424,6 @@ template <class Step> MORPH_FN i64 owner_by_bisection(const HighDegreeEntry<Step
         n = behind ? n - half : half;
     }
     return first;
-}
-
-// Runs the rows of the high-degree list; threads take chunks from a cursor.  A thread that cannot reserve capacity
-// takes all remaining chunks and appends them to the other side of the list.
-template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(const A& a, R& t, const Step& s) {
-    HighDegreeList<Step> high_degree(a, t, false);
-    i64 n = high_degree.size();
-    if (!n) return;
-    i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
-    Runner<Step> by(a, t, s);
-    typename Step::I::SlotCaches caches;
-    if (!is_single(t)) caches.attach(by.it);
-    for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
-        if (t.thread == 0) poll(a.cursor);
-        i64 h = owner_by_bisection(high_degree.at, n, chunk);
-        HighDegreeEntry<Step>& large = high_degree.at[h];
-        typename Step::Reductions reductions;
-        i64 k = large.row.begin + (chunk - large.chunk) * CHUNK, end = min_of(large.row.end, k + CHUNK);
-        if constexpr (Step::BATCHED) {
-            if (by.it.failed) {
-                run_row(a, t, s, {k, large.row.end}, large.live_in, by);
-                while (++h < n) run_row(a, t, s, high_degree.at[h].row, high_degree.at[h].live_in, by);
-                break;
-            }
-        }
-        if constexpr (Step::BATCHED) run_row(a, t, s, {k, end}, large.live_in, by);
-        else run_entries(a, s, by.it, {k, end}, large.live_in, reductions);
-        if constexpr (Step::HAS_EPILOGUE) end_chunks(a, s, large.waiting, reductions, 1);
-    }
-    by.end(a, s);
-    caches.flush();
 }
 
 #endif

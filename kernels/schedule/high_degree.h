@@ -19,10 +19,11 @@ struct Maximum { template <class T> static MORPH_FN T of(T x, T v) { return max_
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: longer than any row
 #if defined(MORPH_FAULTS)  // tests: small graphs have long rows, and more than fit the list
-constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MAX_LISTED = 5, SHARED_WORK = 12;
+constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MAX_LISTED = 5, SHARED_WORK = 12, CHUNKS_AT_ONCE = 3;
 #else
 constexpr i64 HIGH_DEGREE = TARGET_GPU ? 64 : 1024, CHUNK = HIGH_DEGREE / 2, MAX_LISTED = NO_LIST;
 constexpr i64 SHARED_WORK = 1 << 16;  // entries; see `is_long`
+constexpr i64 CHUNKS_AT_ONCE = 64;  // of a thread of a CPU
 #endif
 
 // The header of `high_degree`: rows << 32 | chunks, of the side that is filled and of the side that is run; the

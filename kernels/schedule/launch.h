@@ -303,11 +303,14 @@ MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, 
 }
 
 constexpr i64 PREFETCH_DISTANCE = 6;  // the row of the item so many places ahead is prefetched
+constexpr i64 NEAR_ENDS = 3;  // by teams columns of its first neighbours, which other threads have often written
 // The bounds of a row are prefetched before it, columns of its first neighbours after it; ROW_ and ENDS_DISTANCE are
 // distances to the item whose bounds are prefetched.
 constexpr i64 BOUNDS_DISTANCE = 12, ROW_DISTANCE = BOUNDS_DISTANCE - PREFETCH_DISTANCE, ENDS_DISTANCE = BOUNDS_DISTANCE - 3;
 template <class Step, class = void> constexpr bool PREFETCHES = false;
 template <class Step> constexpr bool PREFETCHES<Step, Void<decltype(&Step::prefetch_row)>> = true;
+template <class Step, class = void> constexpr bool PREFETCHES_ENDS = false;
+template <class Step> constexpr bool PREFETCHES_ENDS<Step, Void<decltype(&Step::prefetch_ends)>> = true;
 
 // A single thread runs the kernel sequentially.
 template <class A, class R, class Step>
@@ -369,6 +372,124 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
     }
     caches.flush();
 }
+
+#if !defined(MORPH_SERIAL) && !defined(__CUDACC__)
+// Runs the items; long rows are appended to the high-degree list.
+template <class A, class R, class Step>
+MORPH_TEAM_LOOP void each_shared_on_threads(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+    A a = shared;
+    R t = run;
+    const Step s = step;
+    Permute<A>::specialise(a, t, shared);
+    Runner<Step> by(a, t, s);
+    typename Step::I::SlotCaches caches;
+    caches.attach(by.it);
+    for (Share share(a, t, first, last); share.next();)
+        for (i64 i = share.begin; i < share.end; i++) {
+            typename Step::I it(a, t, i);
+            caches.attach(it);
+            if constexpr (PREFETCHES<Step>) {
+                if (i + BOUNDS_DISTANCE < share.end) s.prefetch_row(a, t, i + BOUNDS_DISTANCE);
+            }
+            if (by.it.failed) {
+                if (!t.replay) mark_deferred(a.status, a.deferred, it);
+            } else if (open(a, t, s, it)) {
+                run_shared(a, t, s, it, by);
+            }
+        }
+    by.end(a, s);
+    caches.flush();
+}
+
+// Runs the rows of the high-degree list; threads take chunks from a cursor, several at once, since the cursor and the
+// reductions of a row are shared.  A thread that cannot reserve capacity takes all remaining chunks and appends them to
+// the other side of the list.
+template <class A, class R, class Step>
+MORPH_TEAM_LOOP void run_listed_on_threads(const A& shared, const R& run, const Step& step) {
+    A a = shared;
+    R t = run;
+    const Step s = step;
+    Permute<A>::specialise(a, t, shared);
+    HighDegreeList<Step> high_degree(a, t, false);
+    i64 n = high_degree.size();
+    if (!n) return;
+    i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
+    i64 most = max_of(min_of(all / (16 * t.threads), CHUNKS_AT_ONCE), i64(1));
+    Runner<Step> by(a, t, s);
+    typename Step::I::SlotCaches caches;
+    if (!is_single(t)) caches.attach(by.it);
+    for (i64 chunk, last; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : most)) < all;) {
+        if (t.thread == 0) poll(a.cursor);
+        last = by.it.failed ? all : min_of(chunk + most, all);
+        for (i64 h = owner_by_bisection(high_degree.at, n, chunk), upto; chunk < last; h++, chunk = upto) {
+            HighDegreeEntry<Step>& large = high_degree.at[h];
+            typename Step::Reductions reductions;
+            upto = min_of(large.chunk + chunks(large.row), last);
+            i64 k = large.row.begin + (chunk - large.chunk) * CHUNK;
+            i64 end = min_of(large.row.end, large.row.begin + (upto - large.chunk) * CHUNK);
+            if constexpr (Step::BATCHED) run_row(a, t, s, {k, end}, large.live_in, by);
+            else run_entries(a, s, by.it, {k, end}, large.live_in, reductions);
+            if constexpr (Step::HAS_EPILOGUE) end_chunks(a, s, large.waiting, reductions, upto - chunk);
+        }
+    }
+    by.end(a, s);
+    caches.flush();
+}
+
+// Runs the items and those that they enqueue.
+template <class A, class R, class Step>
+MORPH_TEAM_LOOP void each_asynchronously(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+    A a = shared;
+    R t = run;
+    const Step s = step;
+    Permute<A>::specialise(a, t, shared);
+    i64 end = load(s.list(a, t) + CAPACITY);
+    if (t.replay) last = end;
+    i64 capacity = min_of((end - last) / t.threads, i64(QUEUE_CAPACITY)), from = last + t.thread * capacity;
+    Queue queue{from, t.replay ? 0 : from + capacity};
+    u64* queued = queued_items(t.thread);
+    store(queued, u64(from) << 32 | u64(from));
+    Runner<Step> by(a, t, s);
+    typename Step::I::SlotCaches caches;
+    caches.attach(by.it);
+    by.it.asynchronous.queue = &queue;
+    i64 left = ASYNCHRONOUS_ROUNDS;
+    Share share(a, t, first, last);
+    i64 i, upto;  // the items taken
+    for (bool listed = true;;) {
+        if (queue.next > from) {
+            __atomic_fetch_add(queued, u64(queue.next - from), __ATOMIC_RELEASE);
+            from = queue.next;
+        }
+        listed = listed && share.next();
+        if (listed) i = share.begin, upto = share.end;
+        else if (!take_queued(queued, true, i, upto) && !find_queued(a, t, i, upto)) break;
+        if constexpr (PREFETCHES<Step>) {
+            for (i64 k = i + 1; k < min_of(upto, i + PREFETCH_DISTANCE); k++) s.prefetch_row(a, t, k);
+        }
+        for (; i < upto; i++) {
+            if constexpr (PREFETCHES<Step>) {
+                if (i + PREFETCH_DISTANCE < upto) s.prefetch_row(a, t, i + PREFETCH_DISTANCE);
+            }
+            if constexpr (PREFETCHES_ENDS<Step>) {
+                if (i + NEAR_ENDS < upto) s.prefetch_ends(a, t, i + NEAR_ENDS);
+            }
+            typename Step::I it(a, t, i);
+            it.asynchronous.queue = &queue;
+            caches.attach(it);
+            if (by.it.failed) {
+                if (!t.replay) mark_deferred(a.status, a.deferred, it);
+            } else if (open(a, t, s, it)) {
+                run_shared(a, t, s, it, by);
+                if (it.failed | by.it.failed) queue.close();
+            }
+            if (--left <= 0) queue.close();
+        }
+    }
+    by.end(a, s);
+    caches.flush();
+}
+#endif
 
 template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {

@@ -13,7 +13,7 @@ from small import counters_hold
 from targets import everywhere, host, tries
 
 import morph
-from morph.compiler.passes.work_sharing import CHOICES
+from morph.compiler.passes.work_sharing import BALANCES
 from morph.prelude import atomic_add, atomic_min, f32, i8, i32, i64, single, vector
 from morph.testing import fail_allocation, team
 
@@ -102,7 +102,7 @@ def levels_grid(current, following):
         following.clear()
 
 
-PROGRAMS = {choice: globals()[f"levels_{choice}"] for choice in CHOICES}
+PROGRAMS = {choice: globals()[f"levels_{choice}"] for choice in BALANCES}
 
 
 def distances(case):
@@ -115,7 +115,7 @@ def distances(case):
 
 
 @pytest.mark.parametrize("eager", [False, True])
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @tries(8)
 @given(graphs())
 def test_levels(target, choice, eager, case):
@@ -142,7 +142,7 @@ def relax(p, changed):
             e.dst.updated = True  # race: the point runs in this step or in the next one
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @tries(8)
 @given(graphs())
 def test_where(target, choice, case):
@@ -228,7 +228,7 @@ def unfolds(target, case, choice, bias=5):
     return made, Counter(logged), host(g.points.count).tolist(), seen
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @tries(8)
 @given(graphs())
 def test_rows_and_entries_are_made(target, choice, case):
@@ -239,7 +239,7 @@ def test_rows_and_entries_are_made(target, choice, case):
 STAR = (9, sorted([(0, k % 9) for k in range(23)] + [(4, k % 3) for k in range(7)] + [(8, 1)] * 4))
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_every_allocation_can_fail(where, choice):
     want, n = unfolded(STAR, 5), 0
@@ -294,7 +294,7 @@ def backwards(p):
             atomic_min(t.dist, p.id)
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 def test_in_edges_and_locks(target, choice):
     n, ends = STAR
 
@@ -325,7 +325,7 @@ def add_up(p):
     p.total, p.last = total, last
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_large(where, choice):
     """HighDegreeList as they are: an R-MAT graph, with one point that has as many edges again."""

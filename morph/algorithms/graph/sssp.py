@@ -4,8 +4,8 @@ Near-far, delta-stepping with two buckets (`morph.operators.bucket_queue`): the 
 vertices in the near bucket are relaxed until it is empty; then all distances up to the limit are
 final, and the limit increases by delta.  The key of an entry is the distance at which it was
 enqueued: an entry is stale, and is dropped, if the distance of its vertex has decreased since; so a
-vertex is expanded once per distance.  Delta is 32 times the mean weight over the mean degree.
-Below the limit, relaxation is label-correcting.
+vertex is expanded once per distance.  Delta is 32 times the mean weight over the mean degree (half
+of it on CPUs with few threads).  Below the limit, relaxation is label-correcting.
 
 In dense graphs most edges are heavy, i.e. lead beyond the limit.  For these, `dense_phase` runs
 first, with a smaller delta.  Its buckets relax only light edges; heavy edges are relaxed when their
@@ -63,10 +63,14 @@ from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_u
 from morph.partition.array import PartitionedArray
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
 from morph.runtime.device import Device
+from morph.runtime.threads import get_num_threads
 
 DENSE = 8  # the mean degree from which `dense_phase` runs first
 DENSE_SCALE = 4  # its delta is the mean weight times this over the mean degree (else DELTA_SCALE)
 DENSE_UNTIL = 16  # it ends when the unsettled vertices have less than a 16th of the edges
+# On a CPU buckets are half as wide where steps then lack no work: in dense graphs of so many edges
+# on several threads, and in others on so few threads.
+MANY_EDGES, FEW_THREADS = 1 << 20, 2
 # of a search by one thread, whose buckets have no barrier, in dense and in other graphs
 THREAD_SCALE_DENSE, THREAD_SCALE = 2, 8
 WIDE = 8  # then the delta of near-far is this many times as large
@@ -371,7 +375,7 @@ def _solved(
         *buckets, target_list, unsettled, overflowed = objects
         if len(target_ids):
             target_list.extend(target_ids)
-        limits = delta * DENSE_SCALE / DELTA_SCALE, delta * WIDE if dense else delta
+        limits = _widths(graph, delta, dense)
         first, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
         last = dtype.type(most)
         queue = BucketQueue._make([*buckets, delta, last, False])
@@ -397,6 +401,18 @@ def _solved(
         predecessor = _predecessors(graph, starts, infinity, last) if predecessors else None
         (distance,) = results(graph, "dist") if stopped else copied.arrays()
         return Sssp(_widened(results_device(graph), distance), predecessor)
+
+
+def _widths(graph: Graph, delta: float, dense: bool) -> tuple[float, float]:
+    """Return the widths of the buckets of `dense_phase` and of near-far."""
+    first, second = delta * DENSE_SCALE / DELTA_SCALE, delta * WIDE if dense else delta
+    if isinstance(graph, Graph) and graph.device.on_host:
+        threads = get_num_threads()
+        if dense and threads > 1 and len(graph.edges) >= MANY_EDGES:
+            first /= 2
+        if not dense and threads <= FEW_THREADS:
+            second /= 2
+    return first, second
 
 
 def _limits(dtype: np.dtype[Any], cutoff: float | None, speculative: bool) -> tuple[Any, Any, bool]:

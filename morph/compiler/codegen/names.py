@@ -37,7 +37,7 @@ MEMBERS = frozenset(  # members of the structs that the printer makes
     BatchSlots abort add all asynchronous attach begin behind block body buffers caches claim
     clear_staged commit demand detach edge end entries epilogue find flush flush_staged from front
     iterations join key launch list live_in live_out master meta open owner part permutation
-    permutations position prefetch_row priority prologue
+    permutations position prefetch_ends prefetch_row priority prologue
     reach reductions replay reservation reservations round row row_of rows run sense
     slot_cache step take_all test thread threads tiles to wins write x""".split()
 )

@@ -173,8 +173,12 @@ def _prefetches(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> 
         lines += [*(f"prefetch({x});" for x in nearby), nearer.format("ROW_DISTANCE"), *row]
         if step.prefetched.at_ends:
             lines += [nearer.format("ENDS_DISTANCE"), *_end_prefetches(e, step, loop)]
-    head = "MORPH_FN void prefetch_row(const Args& a, const Run& t, i64 i) const"
-    return e.member(head, lines, "t", [s.slot])
+    head = "MORPH_FN void prefetch_{}(const Args& a, const Run& t, i64 i) const"
+    made = e.member(head.format("row"), lines, "t", [s.slot])
+    if step.knows_rows and step.prefetched.at_ends:
+        ends = [lines[0], *_end_prefetches(e, step, loop)]
+        made = [*made, *e.member(head.format("ends"), ends, "t", [s.slot])]
+    return made
 
 
 def _end_prefetches(e: Emission, step: StepPlan, loop: ir.ForEdges) -> list[str]:

@@ -591,13 +591,13 @@ class _Planner:
             and not (sharing.preloaded or found.can_fail)
             and steps.tiled(s, kernel, sharing.loop, self.unit),
             knows_rows=knows_rows,
-            prefetched=self._prefetched(s, sharing.loop.loop, asynchronous)
+            prefetched=self._prefetched(s, sharing.loop.loop)
             if sharing and prefetches
             else None,
             takes_all=tuple(x for x in self.cached if x in needs),
         )  # fmt: skip
 
-    def _prefetched(self, s: ir.Foreach, loop: Any, asynchronous: bool) -> Prefetched | None:
+    def _prefetched(self, s: ir.Foreach, loop: Any) -> Prefetched | None:
         """The columns that are prefetched for an item; None for loops over both directions."""
         if loop.direction == "all":
             return None
@@ -608,7 +608,7 @@ class _Planner:
         used = [c for c in self.stores[slot].columns if c.name in names]
         found = {c.record if c.record >= 0 else c.name: c.name for c in used}
         nearby = tuple((slot, name) for name in found.values())
-        return Prefetched(nearby, () if asynchronous else _needed_at_ends(loop))
+        return Prefetched(nearby, _needed_at_ends(loop))
 
 
 def _needed_at_ends(loop: ir.ForEdges) -> tuple[tuple[str, str], ...]:

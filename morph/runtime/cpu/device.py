@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from ctypes import addressof, c_char
 from pathlib import Path
@@ -20,6 +20,7 @@ from morph.runtime.threads import in_threads
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
 WRITE_BY_THREADS = 1 << 22  # bytes of an array from which on several threads write to it
+COPY_BY_THREADS = 1 << 24  # the same of results and fills; threads begin too late for smaller ones
 WRITTEN_AT_ONCE = 1 << 18  # bytes that a thread then writes at once
 REDUCED_AT_ONCE = 1 << 15  # rows that a thread reduces at once
 REDUCED_BY_THREADS = 32  # such pieces from which on several threads reduce an array
@@ -47,6 +48,32 @@ def _extremes(array: Array) -> tuple[Any, Any]:
     else:
         in_threads(reduce_parts, parts)
     return least.min().item(), most.max().item()
+
+
+def _by_parts(array: Array, work: Callable[[int, int], None], least: int) -> None:
+    """Call ``work(first, end)`` for rows that fit a cache, from ``least`` bytes on by threads.
+
+    Threads share the page faults of new memory.
+    """
+    step = -(-len(array) * WRITTEN_AT_ONCE // max(array.nbytes, 1)) or 1
+    parts = -(-len(array) // step)
+
+    def work_on_parts(first: int, end: int) -> None:
+        for k in range(first, end):
+            work(k * step, min((k + 1) * step, len(array)))
+
+    if array.nbytes < least:
+        work_on_parts(0, parts)
+    else:
+        in_threads(work_on_parts, parts)
+
+
+def _fill(array: Array, value: float) -> None:
+    """Write a number to all elements; ``fill`` takes a tenth of the time of an assignment."""
+    if array.nbytes < COPY_BY_THREADS:
+        array.fill(value)
+    else:
+        _by_parts(array, lambda first, end: array[first:end].fill(value), COPY_BY_THREADS)
 
 
 class HostDevice(Device):
@@ -107,7 +134,24 @@ class HostDevice(Device):
         return np.array(x) if is_host(x) else self.to_host(x)
 
     def copies(self, *sources: Array) -> list[Array]:
-        return [x.copy() for x in sources]
+        return [x.copy() if x.nbytes < COPY_BY_THREADS else self._copied(x) for x in sources]
+
+    def _copied(self, x: Array) -> Array:
+        made = np.empty(x.shape, x.dtype)
+        self.write(made, x)
+        return made
+
+    def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
+        if x.ndim != 1:
+            return super().replaced(x, old, new, dtype)
+        made = np.empty(x.shape, dtype)
+
+        def replace_rows(first: int, end: int) -> None:
+            made[first:end] = x[first:end]
+            np.putmask(made[first:end], x[first:end] == old, new)
+
+        _by_parts(made, replace_rows, COPY_BY_THREADS)
+        return made
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         return x if type(x) is np.ndarray else arrays.to_host(x)
@@ -123,12 +167,11 @@ class HostDevice(Device):
         if values.ndim > array.ndim or np.may_share_memory(array, values):
             return super().write(array, values)  # NumPy copies values that lie where it writes
         values = np.broadcast_to(values, array.shape)
-        step = -(-len(array) * WRITTEN_AT_ONCE // array.nbytes)
 
-        def write_part(first: int, end: int) -> None:
-            array[first * step : end * step] = values[first * step : end * step]
+        def write_rows(first: int, end: int) -> None:
+            array[first:end] = values[first:end]
 
-        in_threads(write_part, -(-len(array) // step))
+        _by_parts(array, write_rows, WRITE_BY_THREADS)
 
     def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
         return [_extremes(a) for a in arrays]
@@ -136,7 +179,7 @@ class HostDevice(Device):
     def put(self, *writes: Write) -> None:
         for array, values in writes:
             if values.__class__ in (int, float, bool):
-                array.fill(values)  # takes a tenth of the time of an assignment
+                _fill(array, values)
             else:
                 array[:] = np.arange(array.size) if values is IOTA else values
 
