@@ -48,7 +48,7 @@ def pagerank(
         raise WrongAnswer(f"the ranks have the sum {found.sum()}, which is not 1")
     jump = arcs.alive.astype(np.float64)
     if personalization is not None:
-        jump *= np.asarray(graph.device.to_host(personalization), np.float64)
+        jump *= arcs.host(personalization, "personalization").astype(np.float64)
     jump /= max(jump.sum(), np.finfo(float).tiny)
     weight = arcs.weight.astype(np.float64) if weighted else np.ones(len(arcs.src))
     out = np.bincount(arcs.src, weight, arcs.n)
@@ -154,7 +154,7 @@ def edge_betweenness(
         Naming the edge, if exactly one value is wrong.
     """
     arcs = Arcs(graph)
-    by_id = np.asarray(graph.device.to_host(centrality))
+    by_id = arcs.host(centrality, "centrality")
     if by_id.shape != (len(graph.edges),) or by_id.dtype.kind != "f":
         raise WrongAnswer(
             f"centrality has shape {by_id.shape} and type {by_id.dtype}, for a graph of"
