@@ -489,11 +489,15 @@ class Launch:
             objects[slot].touched()
         for g in self._rebuilt():
             release_before_rebuild(g)
+        refused = faults and status[Status.INJECT] == 0  # by `fail_allocation`, not for want of rows
+        status[Status.INJECT] -= refused
         for full, store in zip(status[Status.STORES :], self.compiled.stores, strict=False):
             if full:
                 obj = objects[current.get(store.slot, store.slot)]
                 obj.touched()
-                if store.slot != queue or not self._drop_finished(obj):
+                if refused and obj.capacity:
+                    obj.resize(obj.capacity + 1)
+                elif store.slot != queue or not self._drop_finished(obj):
                     obj._extend_capacity(failed)
                 self._match_capacity(store.slot, obj.capacity)
         narrow = status[Status.LOCAL]
