@@ -489,7 +489,7 @@ class Launch:
             objects[slot].touched()
         for g in self._rebuilt():
             release_before_rebuild(g)
-        refused = faults and status[Status.INJECT] == 0  # by `fail_allocation`, not for want of rows
+        refused = faults and status[Status.INJECT] == 0  # by `fail_allocation`, which fires once
         status[Status.INJECT] -= refused
         for full, store in zip(status[Status.STORES :], self.compiled.stores, strict=False):
             if full:
