@@ -184,6 +184,7 @@ def _generate(device: str) -> Calls:
         yield partial(generate.rmat, 6, weight=weight, device=device)
         yield partial(generate.grid, 5, 5, weight=weight, device=device)
     yield partial(generate.uniform, 30, 110, device=device)
+    yield from common_units.builders("generate", device)
 
 
 def _points() -> Any:

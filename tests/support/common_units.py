@@ -96,7 +96,14 @@ def _change(kind: Any, dtype: Any, both: bool, device: Any) -> None:
         answer.apply(deletes=(1, 2))
 
 
+def _generate(device: Any) -> None:
+    """On a GPU edges are drawn by kernels."""
+    morph.generate.rmat(6, weight=(1, 9), device=device)
+    morph.generate.uniform(30, 110, weight=(1, 9), device=device)
+
+
 CALLS: dict[str, Callable[[Any], object]] = {
+    "generate": _generate,
     "refine": lambda on: _refine(on, max_area=0.01),
     "refine segments first": _refine,
     "refine parts": _refine_parts,

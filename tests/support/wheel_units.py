@@ -70,6 +70,9 @@ def more(device: Any) -> list[Any]:
         partial(morph.survey.reinforce, formula, max_sweeps=2, device=device),
         partial(morph.argmax, numbers.x), partial(morph.argmin, numbers.x),
         partial(morph.refine_with_report, mesh, 25),
+        partial(morph.generate.rmat, 6, weight=(1, 9), device=device),
+        partial(morph.generate.grid, 5, 5, weight=(1, 9), device=device),
+        partial(morph.generate.uniform, 30, 110, weight=(1, 9), device=device),
     ]  # fmt: skip
 
 
