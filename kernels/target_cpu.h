@@ -552,23 +552,24 @@ MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
     return {now - pace.from < QUICK ? faster : pace.chunk, now};
 }
 
-// Runs the items of a single thread, which looks at signals after `size` of them: one at first, more after quick ones.  Each
-// kernel has its own size for the whole launch, so that only its first steps are run in short pieces.
-constexpr i64 FEW_ITEMS = 8, MOST_ITEMS = 1 << 18;
+// Runs the items of a single thread, which looks at signals after `size` items of a kernel, also of several steps: 16 at
+// first, more after quick ones.
+constexpr i64 FIRST_ITEMS = 16, MOST_ITEMS = 1 << 18;
 template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
     MORPH_OF_LAUNCH u64 launch, from;
-    MORPH_OF_LAUNCH i64 size;
-    if (launch != begun) launch = from = begun, size = 1;
-    const bool few = last - first <= FEW_ITEMS;
+    MORPH_OF_LAUNCH i64 size, left;
+    if (launch != begun) launch = from = begun, size = left = FIRST_ITEMS;
     for (i64 i = first, upto; i < last && !interrupted; i = upto) {
-        upto = few ? last : min_of(i + size, last);
+        upto = min_of(i + left, last);
         run(i, upto);
-        if (few) continue;
-        u64 now = ticks(), took = now - from;  // including other steps since the last piece
+        left -= upto - i;
+        if (left > 0) continue;
+        u64 now = ticks(), took = now - from;  // including other kernels since the last test
         from = now;
         if (now - handled > POLL_INTERVAL) handle_signals(a.cursor);
         if (took > 16 * QUICK) size = max_of(size / 16, i64(1));
-        else if (took < QUICK && upto - i == size) size = min_of(16 * size, MOST_ITEMS);
+        else if (took < QUICK) size = min_of(16 * size, MOST_ITEMS);
+        left = size;
     }
 }
 
