@@ -502,4 +502,4 @@ def test_conditions_are_no_declarations(target):
     """In `if (i64(min_of(i32(r), i32(r))) < 2)` g++ finds a function with two parameters `r`."""
     items = table_of(target, 4)
     foreach(items, raise_runs)
-    assert values(items.runs) == [1, 1, 2, 3]
+    assert values(items, "runs") == [1, 1, 2, 3]

@@ -15,7 +15,7 @@ from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import I64, Column, Handle, Local, Shared, Store, Vector
 
 # of i64(min_of(i32(p), i32(p))) g++ reads the declaration of a function with two parameters `p`
-_DECLARES = re.compile(r"[iuf]\d+\(\w+\(.*\b[iuf]\d+\((\w+)\).*\b[iuf]\d+\(\1\)")
+_DECLARES = re.compile(r"[iuf]\d+\(\w+\(([iuf]\d+\(\w+\)), \1\)\)")
 
 
 def _condition(text: str) -> str:
