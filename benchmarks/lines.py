@@ -37,6 +37,10 @@ PROGRAMS = {
     "segments exterior intersections": None,
     "morph/algorithms/community/community candidates search nodes reduction greedy roots lists "
     "one_launch tables set_search tasks neighbourhood": None,
+    # what several of these share: louvain, leiden, label propagation; searches from sources; all
+    "morph/algorithms/graph/communities": None,
+    "morph/algorithms/graph/source_threads betweenness_threads path_counts": None,
+    "morph/algorithms/graph/costs cycles near_far peeling simple workspace": None,
     "morph/algorithms/graph/betweenness_batch": None,
     "morph/algorithms/graph/betweenness_weighted": None,
     "morph/algorithms/graph/many_sources": None,
@@ -59,6 +63,10 @@ PEERS = {
     "graph/cliques": (308, 1196, "", ""),
     "graph/densest": ("", "", "", "NetworkX 118"),
     "graph/louvain": (259, 430, 278, ""),
+    "graph/leiden": (518, 884, 562, ""),
+    "graph/components": (113, 925, 901, ""),
+    "graph/triangles": (91, 608, 458, ""),
+    "graph/pagerank": (130, 363, 393, ""),
     "graph/label_propagation": (96, 466, "", ""),
     "graph/matching": (251, 643, 301, ""),
     "graph/max_flow": (386, 1476, "", ""),

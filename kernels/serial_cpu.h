@@ -10,14 +10,14 @@ template <class T> constexpr bool is_single(const T&) { return true; }
 constexpr i64 TEAM_COMPILE_ITEMS = MORPH_SERIAL;  // for a step of so many items and more a team is compiled
 constexpr u64 LONGEST = u64(TEAM_COMPILE_ITEMS) * (POLL_INTERVAL >> 16);  // ticks that a program runs
 
-template <class A, class R> MORPH_FN bool resizes(const A& a, R& t) {
+template <class A, class R> MORPH_FN bool changes_team(const A& a, R& t) {
     return stopped || (t.left = team_threads > 2 && !t.replay && ticks() - begun > LONGEST);
 }
-template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step&, i64 first, i64 last) {
-    return resizes(a, t) || (t.left = team_threads > 2 && !t.replay && last - first >= TEAM_COMPILE_ITEMS);
+template <class A, class R, class Step> MORPH_FN bool step_changes_team(const A& a, R& t, const Step&, i64 first, i64 last) {
+    return changes_team(a, t) || (t.left = team_threads > 2 && !t.replay && last - first >= TEAM_COMPILE_ITEMS);
 }
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A& a, R& t, const F&) {
-    return resizes(a, t);
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_change_team(const A& a, R& t, const F&) {
+    return changes_team(a, t);
 }
 
 template <class Step> MORPH_FN i64 kept_work() { return TEAM_COMPILE_ITEMS; }
@@ -35,7 +35,7 @@ struct Share {  // all items at once
 
 MORPH_OF_LAUNCH u32 single_barriers = 0;
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
-    add_totals(a);
+    flush_partial_sums(a);
     t.broadcast_value = false;
     if ((++single_barriers & 15) == 0) poll(a.cursor);
     if (stopping) stopped = true;
@@ -52,7 +52,7 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
         const bool resumed = items == -1;                                                             \
         if (items < 0) team_threads = 1;  /* there is no binary for teams */                          \
         if (items < -1) items = -2 - items;                                                           \
-        bool left = team_threads > 2 && !PHASES && !a.replay && items >= TEAM_COMPILE_ITEMS;          \
+        bool left = team_threads > 2 && !CHANGES_TEAM && !a.replay && items >= TEAM_COMPILE_ITEMS;          \
         if (a.replay && a.high_degree && (load(a.high_degree + LISTED) || has_high_degree_list(a))) { \
             left = true, items = -1;  /* begun by a team, whose list of long rows has entries */      \
         }                                                                                             \
@@ -60,7 +60,7 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
             if (PREPARES && !resumed) prepare(a);                                                     \
             Run t(a, 0, 1);                                                                           \
             run(a, t);                                                                                \
-            add_totals(a);                                                                            \
+            flush_partial_sums(a);                                                                            \
             if (stopping) stopped = true;                                                             \
             if (PUBLISHES) publish_counters(a, t);                                                    \
             rewind(a);                                                                                \

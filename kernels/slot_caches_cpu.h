@@ -30,13 +30,13 @@ struct SlotCache {
     i64 kept = 0;  // reservations that belong to no item
     i64 at = 0, end = 0;  // cached slots; if `all`: the whole capacity
     bool all = false;  // of a single thread: holds the whole capacity; items reserve from the cache
-    bool gives(i64* meta, i32 n, Reservation& reservation);
-    bool covers(i64 n, Reservation& reservation) const;
+    bool reserve(i64* meta, i32 n, Reservation& reservation);
+    bool reserve_from_all(i64 n, Reservation& reservation) const;
     bool take(i64* meta, i32 n);
     void take_all(i64* meta);
     i32 cached_slots(i32 n);
     i32 slot(i64* meta, Reservation& reservation);
-    void keep(i64* meta, i32 n);
+    void return_unused(i64* meta, i32 n);
     void flush();
     void demand(i64* meta, i64 n);
     bool reserve_demand();
@@ -52,14 +52,14 @@ struct Reservation {
 };
 
 // Reserves for an item; if false, the item must reserve exactly what it needs.
-MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
+MORPH_HOT bool SlotCache::reserve(i64* of, i32 n, Reservation& reservation) {
     if (kept < n && !take(of, n)) return false;
     kept -= n;
     reservation += n;
     return true;
 }
 // The same of a single thread.
-MORPH_HOT bool SlotCache::covers(i64 n, Reservation& reservation) const {
+MORPH_HOT bool SlotCache::reserve_from_all(i64 n, Reservation& reservation) const {
     n = max_of(n, i64(0)) + reservation.n;
     if (end - at < n) return false;
     reservation.n = i32(n);
@@ -104,7 +104,7 @@ MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {
     return i32(at++);
 }
 // Keeps an item's unused reservation; most of a large one is returned to BUDGET.
-MORPH_HOT void SlotCache::keep(i64* of, i32 n) {
+MORPH_HOT void SlotCache::return_unused(i64* of, i32 n) {
     if (all) return;
     meta = of;
     kept += n;

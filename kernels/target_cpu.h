@@ -154,12 +154,12 @@ MORPH_NATIVE_WORD(i64)
 MORPH_NATIVE_WORD(u64)
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 
-static __thread u64 thread_totals[MOST_TOTALS];  // a thread's partial sums for the places that all items add to
-MORPH_OF_LAUNCH u64 single_totals[MOST_TOTALS];  // those of a single thread: their address needs no call
-MORPH_FN u64& thread_total(i32 i) { return *(multithreaded ? thread_totals + i : single_totals + i); }
-static __thread f64 thread_float_totals[MOST_TOTALS];  // the same of floats
-MORPH_OF_LAUNCH f64 single_float_totals[MOST_TOTALS];
-MORPH_FN f64& thread_float_total(i32 i) { return *(multithreaded ? thread_float_totals + i : single_float_totals + i); }
+static __thread u64 thread_partial_sums[MOST_TOTALS];  // a thread's partial sums for the places that all items add to
+MORPH_OF_LAUNCH u64 single_partial_sums[MOST_TOTALS];  // those of a single thread: their address needs no call
+MORPH_FN u64& thread_partial_sum(i32 i) { return *(multithreaded ? thread_partial_sums + i : single_partial_sums + i); }
+static __thread f64 thread_float_partial_sums[MOST_TOTALS];  // the same of floats
+MORPH_OF_LAUNCH f64 single_float_partial_sums[MOST_TOTALS];
+MORPH_FN f64& thread_float_partial_sum(i32 i) { return *(multithreaded ? thread_float_partial_sums + i : single_float_partial_sums + i); }
 
 // --- lanes: a warp is one thread, and no unit instantiates code for more lanes --------------------
 
@@ -194,7 +194,7 @@ MORPH_FN void pin(u32&) {}
 //
 // A waiting thread spins for 1 ms, or 50 us if competing processes were detected within the last second, then sleeps:
 // spinning longer could take the core from the thread that it waits for.  A team consists of the workers that answer
-// within PATIENCE, so a worker without a core delays no launch; the other threads run its items.
+// within ANSWER_TIME, so a worker without a core delays no launch; the other threads run its items.
 // Each limit holds for LIMIT_FACTOR times the time lost, so that attempts with all threads cost about 1/LIMIT_FACTOR of
 // the time:
 //   A thread for which others had to sleep compares its processor time with the clock.  If the thread was ready but
@@ -293,10 +293,10 @@ MORPH_FN void pause() {
 constexpr i32 MOST_THREADS = 256;
 #ifdef MORPH_FAULTS  // tests: every team has all its threads, and waiting threads sleep soon
 constexpr i32 SPINS = 20, SHORT_SPINS = 20;
-constexpr i64 PATIENCE = 1ll << 40, MORE = 0, LATE = 1ll << 40;
+constexpr i64 ANSWER_TIME = 1ll << 40, ANSWER_TIME_PER_THREAD = 0, LATE = 1ll << 40;
 #else
 constexpr i32 SPINS = 40000, SHORT_SPINS = 2000;  // of about 25 ns each
-constexpr i64 PATIENCE = 100000, MORE = 25000;    // nanoseconds to wait for answers: in all; and for each thread
+constexpr i64 ANSWER_TIME = 100000, ANSWER_TIME_PER_THREAD = 25000;  // nanoseconds to wait for answers
 constexpr i64 LATE = 1000000;  // nanoseconds; idle cores wake 16 threads sooner, and a competitor keeps a core longer
 #endif
 constexpr i32 RECORDED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
@@ -311,20 +311,20 @@ struct Pool {
     i32 limit;   // largest size of a team until the time `limited_until`; 0: no limit
     i32 free;    // number of cores for a team when runnable threads were last counted; 0: unknown
     i64 counted, cores;  // the time of that count; the cores of the machine
-    alignas(64) u32 bell;  // futex: the number of the latest call for a team
-    u32 asleep;            // number of workers that sleep on `bell`
-    alignas(64) u64 seats;  // number of the call << 32 | workers requested << 16 | workers that have answered
-    alignas(64) u32 start;  // futex: the number of the call whose team is complete
-    u32 seated;             // number of workers of that team that sleep on `start`
+    alignas(64) u32 request;  // futex: the number of the latest request for a team
+    u32 sleeping_workers;  // number of workers that sleep on `request`
+    alignas(64) u64 answers;  // number of the request << 32 | workers requested << 16 | workers that have answered
+    alignas(64) u32 start;  // futex: the number of the request whose team is complete
+    u32 sleeping_members;  // number of workers of that team that sleep on `start`
     i32 team;               // number of threads of that team
     void (*run)(const void*, i32, i32);
     const void* args;
     alignas(64) u32 done;  // futex: workers of the team that have returned from `run`
-    u32 awaited;           // whether the caller sleeps on `done`
+    u32 caller_sleeps;  // whether the caller sleeps on `done`
     alignas(64) i32 workers;  // number of worker threads created
     i64 contended;  // the time at which competing processes were last detected
     i64 from;       // the time from which `busy` counts
-    i64 debt;       // time that teams lost beside a single thread, less what they gained; not below 0
+    i64 net_loss;  // time that teams lost beside a single thread, less what they gained; not below 0
     alignas(64) i64 busy;  // time for which the team's threads have computed
     ItemCursor items[MOST_THREADS];  // not static: a process that is forked meanwhile has a pool of its own
 };
@@ -368,7 +368,7 @@ MORPH_FN i32 runnable_threads() { return 0; }
 MORPH_FN void count_free_cores() {
     i64 now = wall_time();
     if (now - load(&pool->counted) < COUNT_INTERVAL) return;
-    i32 runnable = runnable_threads(), own = 1 + pool->workers - i32(load(&pool->asleep));
+    i32 runnable = runnable_threads(), own = 1 + pool->workers - i32(load(&pool->sleeping_workers));
     store(&pool->free, runnable ? max_of(i32(pool->cores) - max_of(runnable - own, 0), 1) : 0);
     store(&pool->counted, now);
 }
@@ -514,9 +514,9 @@ template <class A> MORPH_FN void wake_part(const A&, u64* line) {
 
 // --- steps --------------------------------------------------------------------------------------------
 
-template <class T> MORPH_FN i32 members(const T& t) { return t.threads; }
-template <class T> MORPH_FN bool speaks(const T&) { return true; }
-MORPH_FN void gather_block() {}
+template <class T> MORPH_FN i32 barrier_arrivals(const T& t) { return t.threads; }
+template <class T> MORPH_FN bool is_block_leader(const T&) { return true; }
+MORPH_FN void sync_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
 template <class A> MORPH_FN i64* item_cursor(const A&, i32 thread) { return &pool->items[thread].taken; }

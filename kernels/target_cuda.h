@@ -130,8 +130,8 @@ MORPH_FN void publish() { acquire(); }                                       // 
 MORPH_FN void full_fence() { __threadfence(); }
 MORPH_FN void* allocate(i64) { return nullptr; }  // this and the functions below are for the CPU
 MORPH_FN void deallocate(void*) {}
-MORPH_FN u64& thread_total(i32) { return *(u64*)nullptr; }
-MORPH_FN f64& thread_float_total(i32) { return *(f64*)nullptr; }
+MORPH_FN u64& thread_partial_sum(i32) { return *(u64*)nullptr; }
+MORPH_FN f64& thread_float_partial_sum(i32) { return *(f64*)nullptr; }
 // The shared memory that the launch gives a block.
 MORPH_FN u8* launch_shared() {
     extern __shared__ double launch_memory[];
@@ -287,19 +287,19 @@ MORPH_FN void pin(u32& x) { asm volatile("" : "+r"(x)); }
 constexpr i32 STOP_WORD = 32;         // index in `barrier` of the host's request to stop
 constexpr u32 POLL_CYCLES = 1 << 24;  // cycles
 
-template <class T> MORPH_FN i32 members(const T&) { return block_count(); }
+template <class T> MORPH_FN i32 barrier_arrivals(const T&) { return block_count(); }
 template <class T> MORPH_FN bool is_single(const T&) { return false; }  // whether there is no other thread
-template <class T> MORPH_FN bool speaks(const T&) { return threadIdx.x == 0; }  // for its block
-MORPH_FN void gather_block() { __syncthreads(); }
+template <class T> MORPH_FN bool is_block_leader(const T&) { return threadIdx.x == 0; }  // for its block
+MORPH_FN void sync_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 template <class A> MORPH_FN void rewind(const A&) {}
 template <class A> MORPH_FN void rewind_sections(const A&, i32) {}
 MORPH_FN void start_clocks(i32) {}
 // Whether the program ends here: tested between its blocks.
 template <class T> MORPH_FN bool stops(const T& t) { return !SINGLE_BLOCK && t.stop; }
-template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
-template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R&, const F&) { return false; }
+template <class A, class R> MORPH_FN bool changes_team(const A&, R&) { return false; }
+template <class A, class R, class Step> MORPH_FN bool step_changes_team(const A&, R&, const Step&, i64, i64) { return false; }
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_change_team(const A&, R&, const F&) { return false; }
 template <class A, class R, class Step> MORPH_FN i64 work(const A&, const R&, const Step&, i64, i64) { return 0; }
 // Whether a program's state is loaded: it is that of the launch before, unless this launch continues that one.
 template <class A> MORPH_FN bool continues(const A& a) { return a.replay; }
@@ -350,17 +350,17 @@ template <class T> MORPH_FN bool sees_stop(const T& t) {
 
 // Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
-    add_totals(a);
-    gather_block();
+    flush_partial_sums(a);
+    sync_block();
     t.master = t.broadcast_value = false;
-    if (SINGLE_BLOCK) return t.master = speaks(t);
-    if (!speaks(t)) return false;
-    if (members(t) == 1) {
+    if (SINGLE_BLOCK) return t.master = is_block_leader(t);
+    if (!is_block_leader(t)) return false;
+    if (barrier_arrivals(t) == 1) {
         t.sense = time_to_poll() && asked_to_stop(a.barrier) ? T::RELEASED | T::STOP : 0;
         return t.master = true;
     }
     t.sense = add_release(a.barrier, T::ARRIVAL);
-    return t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
+    return t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP)) == T::ARRIVAL * u32(barrier_arrivals(t) - 1);
 }
 template <class T> MORPH_FN u32 await_release(u32* barrier, u32 sense) {
     u32 now;
@@ -383,7 +383,7 @@ template <class T> MORPH_OUTLINED bool release_blocks(u32* barrier, u32 sense, b
     return value;
 }
 // A barrier without work for the master; returns the word at the block's arrival.
-template <class T> MORPH_OUTLINED u32 meet_blocks(u32* barrier) {
+template <class T> MORPH_OUTLINED u32 sync_grid(u32* barrier) {
     // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
     u32 release = T::RELEASED - T::ARRIVAL * u32(block_count() - 1);
     u32 sense = add_release(barrier, block_id() == 0 ? release : T::ARRIVAL);
@@ -399,10 +399,10 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
         t.master = t.has_read = t.flag_taken = false;
         return;
     }
-    if (members(t) > 1 && speaks(t)) t.broadcast_value = release_blocks<T>(a.barrier, t.sense, t.master, t.broadcast_value);
+    if (barrier_arrivals(t) > 1 && is_block_leader(t)) t.broadcast_value = release_blocks<T>(a.barrier, t.sense, t.master, t.broadcast_value);
     bool stop = sees_stop(t);
 #ifdef MORPH_PARTS
-    if constexpr (CROSSED) stop |= speaks(t) && t.broadcast_value && load(a.parts + PARTS_STOPPED);
+    if constexpr (CROSSED) stop |= is_block_leader(t) && t.broadcast_value && load(a.parts + PARTS_STOPPED);
 #endif
     if (any_of_block(t.broadcast_value | stop)) {
         t.stop |= any_of_block(stop);
@@ -412,15 +412,15 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
 }
 // A barrier without work for the master.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
-    add_totals(a);
-    gather_block();
+    flush_partial_sums(a);
+    sync_block();
     if constexpr (SINGLE_BLOCK) {
         t.has_read = t.flag_taken = t.broadcast_value = false;
         return;
     }
-    if (members(t) > 1 && speaks(t)) {
-        t.sense = meet_blocks<T>(a.barrier);
-    } else if (speaks(t) && members(t) == 1) {
+    if (barrier_arrivals(t) > 1 && is_block_leader(t)) {
+        t.sense = sync_grid<T>(a.barrier);
+    } else if (is_block_leader(t) && barrier_arrivals(t) == 1) {
         t.sense = time_to_poll() && asked_to_stop(a.barrier) ? T::RELEASED | T::STOP : 0;
     }
     t.flag_taken = t.broadcast_value = false, t.has_read = 0;
@@ -457,9 +457,9 @@ struct SlotCaches;  // of all lists of a unit
 template <class Move> MORPH_FN void close_gaps(i64*, const Move&) {}
 struct SlotCache {  // of a CPU's thread
     bool all;
-    MORPH_FN bool gives(i64*, i32, Reservation&) { return false; }
-    MORPH_FN bool covers(i64, Reservation&) const { return false; }
-    MORPH_FN void keep(i64*, i32) {}
+    MORPH_FN bool reserve(i64*, i32, Reservation&) { return false; }
+    MORPH_FN bool reserve_from_all(i64, Reservation&) const { return false; }
+    MORPH_FN void return_unused(i64*, i32) {}
 };
 MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }
 
@@ -532,12 +532,12 @@ template <class A> MORPH_FN bool last_out(const A& a) {
 #define MORPH_ENTRY(NAME)                                                                     \
     extern "C" __global__ void __launch_bounds__(256, SINGLE_BLOCK ? 1 : BLOCKS) NAME(const __grid_constant__ Args a) { \
         Run t(a, block_id() * blockDim.x + threadIdx.x, block_count() * (32 * warps_of_block()));              \
-        no_totals(a);                                                                         \
+        clear_partial_sums(a);                                                                         \
         if (PREPARES) {                                                                       \
             if (arrive(a, t)) prepare(a), store(batch_cursor(a, 0), 0);                       \
             release_barrier(a, t);                                                                     \
         }                                                                                     \
         run(a, t);                                                                            \
-        add_totals(a);                                                                        \
+        flush_partial_sums(a);                                                                        \
         if (PUBLISHES && last_out(a)) publish_counters(a, t);                                             \
     }

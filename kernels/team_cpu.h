@@ -3,16 +3,16 @@
 
 constexpr i64 LIMIT_FACTOR = 30, LONGEST_LIMIT = 2000000000;  // times the time lost; nanoseconds
 constexpr i64 BREAK_EVEN = 15, BREAK_EVEN_ADDING = 45;  // tenths; of steps that add to shared places
-constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions on a long-lived team
-constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
+constexpr i64 EVALUATION_INTERVAL = 8000000;  // nanoseconds between decisions on a long-lived team
+constexpr u64 MEASURE_INTERVAL = 1 << 21;  // ticks between measurements of a thread: 0.5 to 2 ms
 
-static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
+static i32 next_threads = 1;  // number of threads from the next step on; written only while a single thread runs
 static i64 break_even = BREAK_EVEN;  // of the team's steps
 // Joins the team that is being formed, if it is not complete; returns the thread's number, or 0.
-MORPH_FN i32 take_seat(Pool* p, u32 call) {
-    for (u64 c = __atomic_load_n(&p->seats, __ATOMIC_ACQUIRE); u32(c >> 32) == call;) {
+MORPH_FN i32 join_team(Pool* p, u32 request) {
+    for (u64 c = __atomic_load_n(&p->answers, __ATOMIC_ACQUIRE); u32(c >> 32) == request;) {
         if ((c & 0xffff) >= (c >> 16 & 0xffff)) return 0;
-        if (__atomic_compare_exchange_n(&p->seats, &c, c + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (__atomic_compare_exchange_n(&p->answers, &c, c + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             return i32(c & 0xffff) + 1;
     }
     return 0;
@@ -21,36 +21,36 @@ MORPH_FN i32 take_seat(Pool* p, u32 call) {
 MORPH_FN i32 spins_now(const Pool* p) {
     return wall_time() - load(&p->contended) < 1000000000 ? SHORT_SPINS : SPINS;
 }
-static void* work_forever(void* given) {
+static void* run_worker(void* given) {
     Pool* p = (Pool*)given;
     for (u32 seen = 0;;) {
-        u32 call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE);
+        u32 request = __atomic_load_n(&p->request, __ATOMIC_ACQUIRE);
         i32 most = spins_now(p);
-        for (i32 spins = 0; call == seen; call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE)) {
+        for (i32 spins = 0; request == seen; request = __atomic_load_n(&p->request, __ATOMIC_ACQUIRE)) {
             if (spins++ < most) {
                 pause();
                 continue;
             }
-            __atomic_fetch_add(&p->asleep, 1, __ATOMIC_SEQ_CST);
-            sleep_while(&p->bell, seen);
-            __atomic_fetch_sub(&p->asleep, 1, __ATOMIC_SEQ_CST);
+            __atomic_fetch_add(&p->sleeping_workers, 1, __ATOMIC_SEQ_CST);
+            sleep_while(&p->request, seen);
+            __atomic_fetch_sub(&p->sleeping_workers, 1, __ATOMIC_SEQ_CST);
         }
-        seen = call;
-        i32 seat = take_seat(p, call);
-        if (!seat) continue;
-        for (i32 spins = 0; __atomic_load_n(&p->start, __ATOMIC_ACQUIRE) != call; spins++) {
+        seen = request;
+        i32 thread = join_team(p, request);
+        if (!thread) continue;
+        for (i32 spins = 0; __atomic_load_n(&p->start, __ATOMIC_ACQUIRE) != request; spins++) {
             if (spins < SHORT_SPINS) {
                 pause();
                 continue;
             }
-            __atomic_fetch_add(&p->seated, 1, __ATOMIC_SEQ_CST);
-            sleep_while(&p->start, call - 1);
-            __atomic_fetch_sub(&p->seated, 1, __ATOMIC_SEQ_CST);
+            __atomic_fetch_add(&p->sleeping_members, 1, __ATOMIC_SEQ_CST);
+            sleep_while(&p->start, request - 1);
+            __atomic_fetch_sub(&p->sleeping_members, 1, __ATOMIC_SEQ_CST);
         }
         u32 others = u32(p->team) - 1;
-        p->run(p->args, seat, p->team);
+        p->run(p->args, thread, p->team);
         bool last = __atomic_add_fetch(&p->done, 1, __ATOMIC_SEQ_CST) == others;
-        if (last && __atomic_load_n(&p->awaited, __ATOMIC_SEQ_CST)) wake(&p->done, 1);
+        if (last && __atomic_load_n(&p->caller_sleeps, __ATOMIC_SEQ_CST)) wake(&p->done, 1);
     }
     return nullptr;
 }
@@ -85,41 +85,41 @@ MORPH_COLD i64 measure() {
 MORPH_COLD void evaluate_team(i64 now) {
     i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / break_even;
     pool->from = now, break_even = BREAK_EVEN;
-    pool->debt = max_of(pool->debt + lost, i64(0));
-    if (pool->debt < LATE) return;
-    limit_teams(1, pool->debt);
-    pool->debt = 0;
+    pool->net_loss = max_of(pool->net_loss + lost, i64(0));
+    if (pool->net_loss < LATE) return;
+    limit_teams(1, pool->net_loss);
+    pool->net_loss = 0;
 }
 
 // Runs `run(args, i, n)` on the calling thread and n - 1 workers, or on fewer if fewer answer.  Returns false, and has
 // run nothing, if no worker answers.
 static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n) {
-    i64 patience = PATIENCE + MORE * n, from = wall_time(), now = from;
-    u32 call = pool->bell + 1;
-    if (!call) call = 1;
+    i64 longest = ANSWER_TIME + ANSWER_TIME_PER_THREAD * n, from = wall_time(), now = from;
+    u32 request = pool->request + 1;
+    if (!request) request = 1;
     pool->run = run, pool->args = args;
-    __atomic_store_n(&pool->seats, u64(call) << 32 | u64(n - 1) << 16, __ATOMIC_RELEASE);
-    __atomic_exchange_n(&pool->bell, call, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&pool->asleep, __ATOMIC_SEQ_CST)) wake(&pool->bell, n - 1);
-    for (; pool->workers < n - 1; pool->workers++, patience += PATIENCE) {
+    __atomic_store_n(&pool->answers, u64(request) << 32 | u64(n - 1) << 16, __ATOMIC_RELEASE);
+    __atomic_exchange_n(&pool->request, request, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&pool->sleeping_workers, __ATOMIC_SEQ_CST)) wake(&pool->request, n - 1);
+    for (; pool->workers < n - 1; pool->workers++, longest += ANSWER_TIME) {
         void* thread;
-        if (pthread_create(&thread, nullptr, work_forever, pool)) break;
+        if (pthread_create(&thread, nullptr, run_worker, pool)) break;
         pthread_detach(thread);
         from = wall_time();
     }
-    u64 c = __atomic_load_n(&pool->seats, __ATOMIC_ACQUIRE);
-    for (; i32(c & 0xffff) < min_of(n - 1, pool->workers) && now - from < patience; now = wall_time()) {
+    u64 c = __atomic_load_n(&pool->answers, __ATOMIC_ACQUIRE);
+    for (; i32(c & 0xffff) < min_of(n - 1, pool->workers) && now - from < longest; now = wall_time()) {
         for (i32 k = 0; k < 8; k++) pause();
-        c = __atomic_load_n(&pool->seats, __ATOMIC_ACQUIRE);
+        c = __atomic_load_n(&pool->answers, __ATOMIC_ACQUIRE);
     }
-    while (!__atomic_compare_exchange_n(&pool->seats, &c, (c & ~u64(0xffff0000)) | (c & 0xffff) << 16, false,
+    while (!__atomic_compare_exchange_n(&pool->answers, &c, (c & ~u64(0xffff0000)) | (c & 0xffff) << 16, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
-    pool->team = wanted = i32(c & 0xffff) + 1;
+    pool->team = next_threads = i32(c & 0xffff) + 1;
     pool->done = 0;
     pool->from = from, pool->busy = 0;
     if (pool->team < n) limit_teams(pool->team, now - from);
-    __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
+    __atomic_exchange_n(&pool->start, request, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&pool->sleeping_members, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
     if (pool->team > 1) run(args, 0, pool->team);
     evaluate_team(wall_time());
     return pool->team > 1;
@@ -149,9 +149,9 @@ template <class Step> MORPH_FN i64 kept_work() { return team_work<Step>() / 4; }
 
 // Whether a team of another size is to run this step of a program: a single thread runs small steps, without barriers
 // and atomic instructions.
-template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
+template <class A, class R, class Step> MORPH_FN bool step_changes_team(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (stopped) return true;
-    if (t.threads > 1 && t.threads != wanted) return t.left = true;
+    if (t.threads > 1 && t.threads != next_threads) return t.left = true;
     if (team_threads <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
     t.left = t.threads == 1 ? n >= team_work<Step>() : n < kept_work<Step>();
@@ -159,9 +159,9 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     return t.left;
 }
 // The same for a step with sections, whose work is `work()`.
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R& t, const F& work) {
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_change_team(const A&, R& t, const F& work) {
     if (stopped) return true;
-    if (t.threads > 1 && t.threads != wanted) return t.left = true;
+    if (t.threads > 1 && t.threads != next_threads) return t.left = true;
     if (team_threads <= 1 || t.replay) return false;
     constexpr bool ADDS = (Steps::FETCH_ADDS || ...);
     const i64 starts[] = {team_work<Steps>()...}, keeps[] = {kept_work<Steps>()...};
@@ -173,9 +173,9 @@ template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resi
     return t.left;
 }
 // The same for programs whose small steps run on all threads, too.
-template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
+template <class A, class R> MORPH_FN bool changes_team(const A&, R& t) {
     if (stopped) return true;
-    return t.left = t.threads > 1 ? t.threads != wanted : team_threads > 1 && !t.replay;
+    return t.left = t.threads > 1 ? t.threads != next_threads : team_threads > 1 && !t.replay;
 }
 
 // Chunks from a cursor, so that a thread with heavy items takes fewer.
@@ -218,8 +218,8 @@ template <class A> MORPH_FN void barrier_alone(const A& a) {
 template <class T> MORPH_FN void update_team(T& t, i64 lost) {
     if (load(&stopping)) stopped = true;
     if (t.sense & T::SLEEPS) record_lost_time(t.threads, lost);
-    if (clocks.wall - pool->from > WINDOW) evaluate_team(clocks.wall);
-    if (load(&pool->limit)) wanted = allowed(full);
+    if (clocks.wall - pool->from > EVALUATION_INTERVAL) evaluate_team(clocks.wall);
+    if (load(&pool->limit)) next_threads = allowed(full);
 }
 template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u32 now) {
     if (!(now & T::SLEEPS) && !__atomic_compare_exchange_n(a.barrier, &now, now | T::SLEEPS, false, __ATOMIC_RELAXED,
@@ -235,16 +235,16 @@ template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u
 
 // Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
-    add_totals(a);
+    flush_partial_sums(a);
     t.broadcast_value = false;
     if (is_single(t)) {
         barrier_alone(a);
         return t.master = true;
     }
     if (t.thread == 0) poll(a.cursor);
-    i64 lost = ticks() - clocks.ticks > MEASURED ? measure() : 0;
+    i64 lost = ticks() - clocks.ticks > MEASURE_INTERVAL ? measure() : 0;
     t.sense = add_release(a.barrier, T::ARRIVAL);
-    t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::SLEEPS)) == T::ARRIVAL * u32(members(t) - 1);
+    t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::SLEEPS)) == T::ARRIVAL * u32(barrier_arrivals(t) - 1);
     if (t.master) update_team(t, lost);
     return t.master;
 }
@@ -280,16 +280,16 @@ template <class A, class T> MORPH_FN void await_workers(const A& a, T& t) {
             pause();
             continue;
         }
-        __atomic_exchange_n(&pool->awaited, 1, __ATOMIC_SEQ_CST);
+        __atomic_exchange_n(&pool->caller_sleeps, 1, __ATOMIC_SEQ_CST);
         sleep_while(&pool->done, now);
         poll(a.cursor);
     }
-    store(&pool->awaited, 0);
+    store(&pool->caller_sleeps, 0);
     if (load(&stopping)) stopped = true;
 }
 template <class T> MORPH_FN void end_work(T& t) {
     i64 lost = measure();
-    if (load(&pool->awaited)) record_lost_time(t.threads, lost);
+    if (load(&pool->caller_sleeps)) record_lost_time(t.threads, lost);
 }
 // --- entry ----------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of anot
         const Args& a = *(const Args*)args;                                              \
         Run t(a, thread, threads);                                                       \
         run(a, t);                                                                       \
-        add_totals(a);                                                                   \
+        flush_partial_sums(a);                                                                   \
         if (t.thread != 0) return end_work(t);                                           \
         await_workers(a, t);                                                             \
         if (PUBLISHES) publish_counters(a, t);                                           \
@@ -313,15 +313,15 @@ MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of anot
         if (items < -1) items = -2 - items;                                              \
         if (PREPARES && !resumed) prepare(*a);                                           \
         bool few = !resumed && items < TEAM_START_ITEMS;                                 \
-        if (team_threads > 1 && few && !heavy(*a)) full = team_threads = 1;              \
-        bool one = PHASES || team_threads <= 1;                                          \
+        if (team_threads > 1 && few && !has_much_work(*a)) full = team_threads = 1;              \
+        bool one = CHANGES_TEAM || team_threads <= 1;                                          \
         do {                                                                             \
             multithreaded = !one;                                                        \
             bool team = !one && run_team(member, a, team_threads);                       \
             multithreaded = false;                                                       \
             if (!one) count_free_cores(), team_threads = allowed(full);                  \
             if (!team) member(a, 0, 1);                                                  \
-            one = team_threads <= 1 || (team && PHASES);                                 \
+            one = team_threads <= 1 || (team && CHANGES_TEAM);                                 \
         } while (again);                                                                 \
         end_launch();                                                                    \
         return 0;                                                                        \

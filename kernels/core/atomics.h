@@ -23,9 +23,9 @@ struct Xor { template <class T> static MORPH_FN T of(T x, T v) { return T(x ^ v)
 struct Put { template <class T> static MORPH_FN T of(T, T v) { return v; } };
 
 // Whether an operation has an effect.
-template <class Op, class T> MORPH_FN bool moves(Op, T old, T v) { return !same_bits(Op::of(old, v), old); }
-template <class T> MORPH_FN bool moves(Min, T old, T v) { return v < old; }
-template <class T> MORPH_FN bool moves(Max, T old, T v) { return old < v; }
+template <class Op, class T> MORPH_FN bool has_effect(Op, T old, T v) { return !same_bits(Op::of(old, v), old); }
+template <class T> MORPH_FN bool has_effect(Min, T old, T v) { return v < old; }
+template <class T> MORPH_FN bool has_effect(Max, T old, T v) { return old < v; }
 
 // A place that only one CPU thread accesses while it runs: non-atomic access.
 template <class T> struct NonAtomic {
@@ -33,7 +33,7 @@ template <class T> struct NonAtomic {
 };
 template <class Op, class T> MORPH_FN T fetch(Op, NonAtomic<T> place, T v) {
     T old = *place.p;
-    if (moves(Op(), old, v)) *place.p = Op::of(old, v);
+    if (has_effect(Op(), old, v)) *place.p = Op::of(old, v);
     return old;
 }
 
@@ -98,23 +98,23 @@ MORPH_ATOMIC(atomic_exch, Put)
 
 // Atomic min/max without a return value, at a place that only this operation changes in this step.  A stale value of
 // L1 suffices to test whether the operation has an effect, which spares contended places.
-template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
+template <class Op, class T> MORPH_FN void update_monotone(Op op, T* p, Value<T> v) {
     if constexpr (TARGET_GPU) {
         T old = load_stable(p);
         if (same_bits(Op::of(old, T(v)), old)) return;
     }
     fetch(op, p, T(v));
 }
-template <class Op, class T> MORPH_FN void move_to(Op op, NonAtomic<T> p, Value<T> v) { fetch(op, p, T(v)); }
+template <class Op, class T> MORPH_FN void update_monotone(Op op, NonAtomic<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
 // Partial sums of a warp (on a CPU: a thread) for the places to which all items add, until the next barrier or the end;
 // a launch of one block has none, as every barrier would test them.
 // A unit numbers these places; `Args` has their number `TOTALS`, and `add_total(i, sum)` adds to the i-th place.
-struct Total {
+struct PartialSum {
     u32 low, high;  // a GPU's shared memory has no fast 64-bit addition
 };
-MORPH_FN Total* totals() {  // of a warp
-    MORPH_SHARED Total sums[256 / 32][MOST_TOTALS];
+MORPH_FN PartialSum* partial_sums() {  // of a warp
+    MORPH_SHARED PartialSum sums[256 / 32][MOST_TOTALS];
     return sums[warp_of_block()];
 }
 // Partial sums of floats are those of a thread on a GPU, too: shared memory has no fast addition of floats.  `Args` has
@@ -122,64 +122,64 @@ MORPH_FN Total* totals() {  // of a warp
 template <class T> using Void = void;
 template <class A, class = void> constexpr i32 FLOAT_TOTALS_OF = 0;
 template <class A> constexpr i32 FLOAT_TOTALS_OF<A, Void<decltype(A::FLOAT_TOTALS)>> = A::FLOAT_TOTALS;
-template <i32 N> MORPH_FN f64& float_total(i32 which) {
-    if constexpr (!TARGET_GPU) return thread_float_total(which);
+template <i32 N> MORPH_FN f64& float_partial_sum(i32 which) {
+    if constexpr (!TARGET_GPU) return thread_float_partial_sum(which);
     MORPH_SHARED f64 sums[N][256];
     return sums[which][warp_of_block() * 32 + lane_id()];
 }
 // On a GPU one warp adds up each total of its block: additions to one place are executed one after another.
-template <class A> MORPH_FN void add_float_totals(const A& a) {
+template <class A> MORPH_FN void flush_float_partial_sums(const A& a) {
     constexpr i32 N = FLOAT_TOTALS_OF<A>;
     if constexpr (N > 0 && TARGET_GPU) {
-        gather_block();
+        sync_block();
         for (i32 i = warp_of_block(); i < N; i += warps_of_block()) {
-            f64 sum = 0, *sums = &float_total<N>(i) - warp_of_block() * 32;
+            f64 sum = 0, *sums = &float_partial_sum<N>(i) - warp_of_block() * 32;
             for (i32 k = 0; k < 32 * warps_of_block(); k += 32) sum += sums[k], sums[k] = 0;
             for (i32 by = 16; by; by /= 2) sum += shuffle(ALL_LANES, sum, lane_id() ^ by);
             if (lane_id() == 0 && sum != 0) a.add_float_total(i, sum);
         }
     } else if constexpr (N > 0) {
         for (i32 i = 0; i < N; i++)
-            if (f64& sum = float_total<N>(i); sum != 0) a.add_float_total(i, sum), sum = 0;
+            if (f64& sum = float_partial_sum<N>(i); sum != 0) a.add_float_total(i, sum), sum = 0;
     }
 }
-template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
+template <class A> MORPH_FN void clear_partial_sums(const A&) {  // by all lanes
     if constexpr (A::TOTALS > 0 && !SINGLE_BLOCK) {
-        if (lane_id() < A::TOTALS) totals()[lane_id()] = {0, 0};
+        if (lane_id() < A::TOTALS) partial_sums()[lane_id()] = {0, 0};
         sync_warp();
     }
     constexpr i32 N = FLOAT_TOTALS_OF<A>;
     if constexpr (N > 0)
-        for (i32 i = 0; i < N; i++) float_total<N>(i) = 0;
+        for (i32 i = 0; i < N; i++) float_partial_sum<N>(i) = 0;
 }
-template <class A> MORPH_FN void add_each_total(const A& a) {
+template <class A> MORPH_FN void flush_each_partial_sum(const A& a) {
     constexpr bool ANY = A::TOTALS > 0 && !SINGLE_BLOCK;
-    add_float_totals(a);
+    flush_float_partial_sums(a);
     if constexpr (ANY && TARGET_GPU) {
         sync_warp();
         i32 i = lane_id();
-        Total sum = i < A::TOTALS ? totals()[i] : Total{0, 0};
-        if (sum.low | sum.high) a.add_total(i, u64(sum.high) << 32 | sum.low), totals()[i] = {0, 0};
+        PartialSum sum = i < A::TOTALS ? partial_sums()[i] : PartialSum{0, 0};
+        if (sum.low | sum.high) a.add_total(i, u64(sum.high) << 32 | sum.low), partial_sums()[i] = {0, 0};
         sync_warp();
     } else if constexpr (ANY) {
         for (i32 i = 0; i < A::TOTALS; i++)
-            if (u64& sum = thread_total(i); sum) a.add_total(i, sum), sum = 0;
+            if (u64& sum = thread_partial_sum(i); sum) a.add_total(i, sum), sum = 0;
     }
 }
-template <class A> MORPH_OUTLINED void call_add_each_total(const A& a) { add_each_total(a); }
+template <class A> MORPH_OUTLINED void call_flush_each_partial_sum(const A& a) { flush_each_partial_sum(a); }
 // By all threads of a block, before its threads wait for each other.  As a program has many barriers, many totals are
 // added up by a function, which is not inlined, although members of `a` are loaded again behind calls that have `a`.
 constexpr i32 MANY_TOTALS = 3;
-template <class A> MORPH_FN void add_totals(const A& a) {
-    if constexpr (A::TOTALS + FLOAT_TOTALS_OF<A> < MANY_TOTALS) add_each_total(a);
-    else call_add_each_total(a);
+template <class A> MORPH_FN void flush_partial_sums(const A& a) {
+    if constexpr (A::TOTALS + FLOAT_TOTALS_OF<A> < MANY_TOTALS) flush_each_partial_sum(a);
+    else call_flush_each_partial_sum(a);
 }
 
 // Addition without a return value to a place to which all items add: to the partial sum, if the place is the WHICH-th
 // of the unit's totals.  The lanes of a GPU's warp add together.
-template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
+template <i32 WHICH, class T> MORPH_FN void add_to_total(T* p, Value<T> v) {
     if constexpr (!TARGET_GPU) {
-        if constexpr (WHICH < MOST_TOTALS) thread_total(WHICH) += u64(T(v));
+        if constexpr (WHICH < MOST_TOTALS) thread_partial_sum(WHICH) += u64(T(v));
         else fetch(Plus(), p, T(v));
         return;
     }
@@ -194,15 +194,15 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
         if (lane_id() != first_lane(mask)) return;
     }
     if constexpr (WHICH < MOST_TOTALS && !SINGLE_BLOCK) {
-        Total& total = totals()[WHICH];
+        PartialSum& total = partial_sums()[WHICH];
         u32 low = u32(sum), high = u32(sum >> 32) + (fetch(Plus(), &total.low, low) > ~low);
         if (high) fetch(Plus(), &total.high, high);
     } else fetch(Plus(), p, T(sum));
 }
-template <i32 WHICH, class T> MORPH_FN void add_for_all(NonAtomic<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
+template <i32 WHICH, class T> MORPH_FN void add_to_total(NonAtomic<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 // The same for the WHICH-th of N totals that are floats.
-template <i32 WHICH, i32 N, class T> MORPH_FN void add_float_for_all(T*, Value<T> v) { float_total<N>(WHICH) += v; }
-template <i32 WHICH, i32 N, class T> MORPH_FN void add_float_for_all(NonAtomic<T> p, Value<T> v) {
+template <i32 WHICH, i32 N, class T> MORPH_FN void add_to_float_total(T*, Value<T> v) { float_partial_sum<N>(WHICH) += v; }
+template <i32 WHICH, i32 N, class T> MORPH_FN void add_to_float_total(NonAtomic<T> p, Value<T> v) {
     fetch(Plus(), p, T(v));
 }
 

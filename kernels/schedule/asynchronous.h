@@ -118,8 +118,8 @@ template <class A, class Step, class I> MORPH_FN bool open_batch(const A& a, con
 template <class A, class R, class Step, class I, class Open>
 MORPH_FN void run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQueue::Row* rows, i32 size,
                              Runner<Step>& by, const Open& open) {
-    i32 bits = leading_zeros(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
-    WarpQueue::Row part = whose < size ? rows[whose] : WarpQueue::Row{0, 0, 0};
+    i32 bits = leading_zeros(size - 1) - 27, lanes = 1 << bits, owner_lane = lane_id() >> bits, first = lane_id() & (lanes - 1);
+    WarpQueue::Row part = owner_lane < size ? rows[owner_lane] : WarpQueue::Row{0, 0, 0};
     constexpr i32 MOST = Step::LIMIT ? KNOWN_ROW : 0;
     i32 most = max_of_lanes(part.size), rounds = (most + lanes - 1) >> bits;
     if (rounds > PREFETCHED || most > MOST) {
@@ -135,19 +135,19 @@ MORPH_FN void run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQ
     }
     open(rounds);
     if (lane_id() < size) it.asynchronous.item = rows[lane_id()].item;
-    bool here = open_batch(a, s, it, size);
+    bool active = open_batch(a, s, it, size);
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
-    bool came = here && s.prologue(a, it, row, live_in, live_out);
-    if (!here) it.failed = 0;  // the item has ended; its lane runs other items' entries
-    if (!(ballot(ALL_LANES, came) >> whose & 1)) part.size = 0;
-    typename Step::LiveIn its = from_lane(live_in, whose);
+    bool reaches_loop = active && s.prologue(a, it, row, live_in, live_out);
+    if (!active) it.failed = 0;  // the item has ended; its lane runs other items' entries
+    if (!(ballot(ALL_LANES, reaches_loop) >> owner_lane & 1)) part.size = 0;
+    typename Step::LiveIn owner_live_in = from_lane(live_in, owner_lane);
     if constexpr (Step::BATCHED) {
         if (rounds && !by.has_capacity(a, s, rounds)) {
             rounds = 0;
             row = Entries();
-            if (came) row.begin = rows[lane_id()].begin, row.end = row.begin + rows[lane_id()].size;
+            if (reaches_loop) row.begin = rows[lane_id()].begin, row.end = row.begin + rows[lane_id()].size;
             defer(a, t, s, row, live_in);
         }
     }
@@ -157,7 +157,7 @@ MORPH_FN void run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQ
         if (j * lanes < part.size) {
             reserving_item(by, it).asynchronous.row = loaded(s.row_of(a, reached));
             reserving_item(by, it).asynchronous.to = reached.end;
-            s.body(a, reserving_item(by, it), its, reached, reductions);
+            s.body(a, reserving_item(by, it), owner_live_in, reached, reductions);
         }
         sync_warp();
     }
@@ -226,7 +226,7 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
     Queue queue{from, t.replay ? 0 : from + capacity};
     Runner<Step> by(a, t, s);
     typename Step::I::SlotCaches caches;
-    caches.serve(by.it);
+    caches.attach(by.it);
     by.it.asynchronous.queue = &queue;
     i64 left = ASYNCHRONOUS_ROUNDS;
     Share share(a, t, first, last);
@@ -235,7 +235,7 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
         if (!listed && share.begin == queue.next) break;
         typename Step::I it(a, t, share.begin++);
         it.asynchronous.queue = &queue;
-        caches.serve(it);
+        caches.attach(it);
         if (by.it.failed) {
             if (!t.replay) mark_deferred(a.status, a.deferred, it);
         } else if (open(a, t, s, it)) {

@@ -30,8 +30,8 @@ template <class T> MORPH_FN T sum_up_to(T x) {  // inclusive prefix sum over the
 template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // inclusive prefix sum over the lanes of the same row
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
         T below = from_lane(x, (lane_id() - by) & 31);
-        i32 its = shuffle_up(row, by);
-        if (lane_id() >= by && its == row) x.add(below);
+        i32 row_below = shuffle_up(row, by);
+        if (lane_id() >= by && row_below == row) x.add(below);
     }
     return x;
 }
@@ -92,16 +92,16 @@ MORPH_FN void prefetch_bounds(const A& a, const Step& s, I& it, const Reach& rea
     it.asynchronous.to = reached.end;
 }
 
-// Runs the items of a warp's lanes, which share the entries; `here` is set on lanes with an item that passed the filter.
+// Runs the items of a warp's lanes, which share the entries; `active` is set on lanes with an item that passed the filter.
 template <class A, class R, class Step, class I>
-MORPH_FN void share_batch(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
+MORPH_FN void share_batch(const A& a, R& t, const Step& s, I& it, bool active, Runner<Step>& by) {
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
-    bool came = here && s.prologue(a, it, row, live_in, live_out);
-    if (!here) it.failed = 0;  // the item has ended; its lane runs other items' entries
+    bool reaches_loop = active && s.prologue(a, it, row, live_in, live_out);
+    if (!active) it.failed = 0;  // the item has ended; its lane runs other items' entries
     sync_warp();
-    if constexpr (Step::LIMIT < NO_LIST) came &= !list_high_degree_rows(a, t, s, row, live_in, it, live_out);
+    if constexpr (Step::LIMIT < NO_LIST) reaches_loop &= !list_high_degree_rows(a, t, s, row, live_in, it, live_out);
     while (any_lane(row.begin < row.end)) {  // one iteration, unless the number of entries exceeds 32 bits
         i32 mine = i32(min_of(row.end - row.begin, i64(1 << 25))), upto = sum_up_to(mine);
         i32 all = shuffle(ALL_LANES, upto, 31);
@@ -128,14 +128,14 @@ MORPH_FN void share_batch(const A& a, R& t, const Step& s, I& it, bool here, Run
                 }
             }
             typename Step::Reach reached = nth_of(next, at);
-            i32 whose = nth_of(owner, at);
-            typename Step::LiveIn its = from_lane(live_in, whose);
+            i32 owner_lane = nth_of(owner, at);
+            typename Step::LiveIn owner_live_in = from_lane(live_in, owner_lane);
             typename Step::Reductions reductions;
             if constexpr (Step::KNOWS_ROWS) prefetch_bounds(a, s, reserving_item(by, it), reached, i < all);
-            if (i < all) s.body(a, reserving_item(by, it), its, reached, reductions);
+            if (i < all) s.body(a, reserving_item(by, it), owner_live_in, reached, reductions);
             sync_warp();
             if constexpr (Step::HAS_EPILOGUE) {
-                reductions = sum_of_row(reductions, whose);
+                reductions = sum_of_row(reductions, owner_lane);
                 i32 last = min_of(upto, base + 32) - 1;  // of the row's entries in this round
                 reductions = from_lane(reductions, last & 31);
                 if (last >= base && last >= upto - mine) s.add(live_out, reductions);
@@ -143,16 +143,16 @@ MORPH_FN void share_batch(const A& a, R& t, const Step& s, I& it, bool here, Run
         }
     }
     if constexpr (Step::HAS_EPILOGUE) {
-        if (came) s.epilogue(a, it, live_out);
+        if (reaches_loop) s.epilogue(a, it, live_out);
     }
     end_item(a, it);
 }
 
 // Runs a batch of items whose last loop is shared.
 template <class A, class R, class Step, class I>
-MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
-    if constexpr (SEARCHES<Step>) search_batch(a, s, it, here);
-    else share_batch(a, t, s, it, here, by);
+MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, bool active, Runner<Step>& by) {
+    if constexpr (SEARCHES<Step>) search_batch(a, s, it, active);
+    else share_batch(a, t, s, it, active, by);
 }
 
 // Whether a launch is that of a program, whose steps end at barriers.
@@ -206,13 +206,13 @@ MORPH_FN void each_shared_in_block(const A& a, R& t, const Step& s, i64 first, i
         Entries row;
         typename Step::LiveIn live_in{};
         typename Step::LiveOut live_out{};
-        bool came = false;
+        bool reaches_loop = false;
         if (lane_id() == 0) {
-            if (open(a, t, s, it)) came = s.prologue(a, it, row, live_in, live_out);
+            if (open(a, t, s, it)) reaches_loop = s.prologue(a, it, row, live_in, live_out);
             else it.failed = 0;  // the item has ended
         }
         sync_warp();
-        if constexpr (Step::LIMIT < NO_LIST) came &= !list_high_degree_rows(a, t, s, row, live_in, it, live_out);
+        if constexpr (Step::LIMIT < NO_LIST) reaches_loop &= !list_high_degree_rows(a, t, s, row, live_in, it, live_out);
         row = from_lane(row, 0), live_in = from_lane(live_in, 0);
         typename Step::Reductions reductions;
         typename Step::Reach reached{}, next{};
@@ -233,7 +233,7 @@ MORPH_FN void each_shared_in_block(const A& a, R& t, const Step& s, i64 first, i
         }
         if constexpr (Step::HAS_EPILOGUE) {
             reductions = from_lane(sum_of_row(reductions, 0), 31);
-            if (came) s.add(live_out, reductions), s.epilogue(a, it, live_out);
+            if (reaches_loop) s.add(live_out, reductions), s.epilogue(a, it, live_out);
         }
         end_item(a, it);
     }
@@ -271,8 +271,8 @@ template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
     i64 first = 0;
     while (n > 1) {
         i64 apart = (n + 31) / 32, i = lane_id() * apart;
-        u32 those = ballot(ALL_LANES, i < n && holds(first + i));
-        i64 skipped = (popcount(those) - 1) * apart;
+        u32 mask = ballot(ALL_LANES, i < n && holds(first + i));
+        i64 skipped = (popcount(mask) - 1) * apart;
         first += skipped;
         n = min_of(apart, n - skipped);
     }
@@ -376,8 +376,8 @@ template <class A, class Step, class I>
 MORPH_FN void run_entries(const A& a, const Step& s, I& it, Entries row, const typename Step::LiveIn& live_in,
                           typename Step::Reductions& reductions) {
     if (row.begin >= row.end) return;
-    const RowOf<Step> its(a, s, row.begin);
-    for (i64 k = row.begin; k < row.end; k++) s.body(a, it, live_in, its.reach(a, s, k), reductions);
+    const RowOf<Step> entries(a, s, row.begin);
+    for (i64 k = row.begin; k < row.end; k++) s.body(a, it, live_in, entries.reach(a, s, k), reductions);
 }
 // Runs the entries of a row; entries without capacity are appended to the high-degree list.
 template <class A, class R, class Step>
@@ -385,14 +385,14 @@ MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const 
                       Runner<Step>& by) {
     if (row.begin >= row.end) return;
     typename Step::Reductions reductions;
-    const RowOf<Step> its(a, s, row.begin);
+    const RowOf<Step> entries(a, s, row.begin);
     for (; row.begin < row.end; row.begin++) {
         if (!by.has_capacity(a, s)) {
             HighDegreeList<Step> high_degree(a, t, true);
             high_degree.put(fetch(Plus(), high_degree.words + LISTED, high_degree.count(row)), row, live_in);
             return;
         }
-        s.body(a, by.it, live_in, its.reach(a, s, row.begin), reductions);
+        s.body(a, by.it, live_in, entries.reach(a, s, row.begin), reductions);
     }
 }
 
@@ -402,14 +402,14 @@ MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<St
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
-    bool came = s.prologue(a, it, row, live_in, live_out);
+    bool reaches_loop = s.prologue(a, it, row, live_in, live_out);
     bool large = Step::LIMIT < NO_LIST && is_long(row, Step::LIMIT, t.threads);
     if (!large || !list_high_degree_row(a, t, s, row, live_in, it, live_out)) {
         typename Step::Reductions reductions;
         if constexpr (Step::BATCHED) run_row(a, t, s, row, live_in, by);
         else run_entries(a, s, it, row, live_in, reductions);
         if constexpr (Step::HAS_EPILOGUE) {
-            if (came) s.add(live_out, reductions), s.epilogue(a, it, live_out);
+            if (reaches_loop) s.add(live_out, reductions), s.epilogue(a, it, live_out);
         }
     }
     end_item(a, it);
@@ -420,11 +420,11 @@ template <class A, class R, class Step>
 MORPH_LOOP void each_shared_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Runner<Step> by(a, t, s);
     typename Step::I::SlotCaches caches;
-    caches.serve(by.it);
+    caches.attach(by.it);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
             typename Step::I it(a, t, i);
-            caches.serve(it);
+            caches.attach(it);
             if (by.it.failed) {
                 if (!t.replay) mark_deferred(a.status, a.deferred, it);
             } else if (open(a, t, s, it)) {
@@ -455,7 +455,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
     i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
     Runner<Step> by(a, t, s);
     typename Step::I::SlotCaches caches;
-    if (!is_single(t)) caches.serve(by.it);
+    if (!is_single(t)) caches.attach(by.it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
         if (t.thread == 0) poll(a.cursor);
         i64 h = owner_by_bisection(high_degree.at, n, chunk);

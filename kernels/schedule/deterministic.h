@@ -8,7 +8,7 @@
 
 // Gathers and claims; returns false if the item has ended.
 template <class A, class R, class Step, class I>
-MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
+MORPH_FN bool gather_and_claim(const A& a, R& t, const Step& s, I& it) {
     if (!open(a, t, s, it)) return false;
     if (!s.run(a, it) || it.failed) {
         end_item(a, it);
@@ -21,13 +21,13 @@ MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
 }
 
 // The barrier between the last claim and the first check; broadcasts whether an item could not allocate.
-template <class A, class R> MORPH_FN void meet(const A& a, R& t) {
+template <class A, class R> MORPH_FN void barrier_of_claims(const A& a, R& t) {
     if (arrive(a, t)) broadcast(t, load(a.status + FAILED) != 0);
     release_barrier(a, t);
 }
 
 template <class A, class R, class Step, class I>
-MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
+MORPH_FN void commit_or_abort(const A& a, R& t, const Step& s, I& it) {
     bool won = false;
     if (t.broadcast_value) {
         end_item(a, it);
@@ -48,18 +48,18 @@ MORPH_FN void claims_deterministic(const A& a, R& t, const Step& s, i64 first, i
     t.round++;
     if constexpr (TARGET_GPU) {
         typename I::Buffers buffers;
-        I it(a, t, first + apart(t), buffers);
-        bool competes = it.position < last && compete(a, t, s, it);
-        meet(a, t);
-        if (competes) decide(a, t, s, it);
+        I it(a, t, first + scattered_index(t), buffers);
+        bool competes = it.position < last && gather_and_claim(a, t, s, it);
+        barrier_of_claims(a, t);
+        if (competes) commit_or_abort(a, t, s, it);
     } else {
-        Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (last - first + 1));
+        GatheredItem<I>* batch = (GatheredItem<I>*)allocate(sizeof(GatheredItem<I>) * (last - first + 1));
         i64 n = 0;
         for (Share share(a, t, first, last, 32); share.next();)
             for (i64 i = share.begin; i < share.end; i++)
-                n += compete(a, t, s, batch[n].make(a, t, i));
-        meet(a, t);
-        for (i64 k = 0; k < n; k++) decide(a, t, s, batch[k].it);
+                n += gather_and_claim(a, t, s, batch[n].make(a, t, i));
+        barrier_of_claims(a, t);
+        for (i64 k = 0; k < n; k++) commit_or_abort(a, t, s, batch[k].it);
         deallocate(batch);
     }
 }

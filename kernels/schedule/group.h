@@ -96,7 +96,7 @@ template <i32 SIZE, i32 WIDTH> struct Group {
     static MORPH_FN i32 lane() { return lane_id() % WIDTH; }
     static MORPH_FN void sync() {
         if constexpr (SIZE == 32) sync_warp();
-        else gather_block();
+        else sync_block();
     }
     // Broadcasts a condition of the group's first thread; a barrier.
     static MORPH_FN bool broadcast(bool x) {

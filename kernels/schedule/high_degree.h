@@ -91,7 +91,7 @@ template <class Step> struct HighDegreeList {
                       typename Step::I& it, const typename Step::LiveOut& live_out) const {
         HighDegreeEntry<Step>& large = put(before, row, live_in);
         if constexpr (Step::HAS_EPILOGUE) {
-            Step::I::SlotCaches::release(it);
+            Step::I::SlotCaches::detach(it);
             large.waiting = {it, live_out, typename Step::Reductions(), u32(chunks(row))};
             it = typename Step::I(a, t, -1);  // `it` has nothing left to end
         }

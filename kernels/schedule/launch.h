@@ -33,18 +33,18 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 // --- on a GPU -------------------------------------------------------------------------------------
 
 #ifdef __CUDACC__
-constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
+constexpr i32 FILTERED_PER_LANE = 8;  // items of each lane that a warp filters before it runs any
 
 // The warp's queue of items that passed; all steps of a unit share the memory.
-MORPH_FN unsigned short* sieve_queue() {
-    MORPH_SHARED unsigned short queues[256 / 32][32 * SIEVE];
+MORPH_FN unsigned short* filter_queue() {
+    MORPH_SHARED unsigned short queues[256 / 32][32 * FILTERED_PER_LANE];
     return queues[warp_of_block()];
 }
 
 // A warp filters `each` items a lane, from `base` on, and queues those that pass; returns their number.
 template <class I, class A, class R, class Passes, class... Buffers>
-MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Buffers&... buffers) {
-    unsigned short* queue = sieve_queue();
+MORPH_FN i32 filter_batch(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Buffers&... buffers) {
+    unsigned short* queue = filter_queue();
     i32 lane = lane_id(), found = 0;
     u32 pass = 0;
     MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // their loads overlap
@@ -52,10 +52,10 @@ MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Pa
         pass |= u32(it.position < last && passes(it)) << k;
     }
     for (i32 k = 0; k < each; k++) {
-        bool here = pass >> k & 1;
-        u32 those = ballot(ALL_LANES, here);
-        if (here) queue[found + popcount(those & ((1u << lane) - 1))] = 32 * k + lane;
-        found += popcount(those);
+        bool active = pass >> k & 1;
+        u32 mask = ballot(ALL_LANES, active);
+        if (active) queue[found + popcount(mask & ((1u << lane) - 1))] = 32 * k + lane;
+        found += popcount(mask);
     }
     sync_warp();
     return found;
@@ -64,31 +64,31 @@ MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Pa
 // A warp filters many items, then runs those that passed, one on each lane: so few divergent lanes where items
 // rarely pass, and aggregated additions to lists.
 template <class A, class R, class Step>
-MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void each_filtered(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    unsigned short* queue = sieve_queue();
-    i64 warps = t.threads / 32, parts = (last - first + 32 * SIEVE - 1) / (32 * SIEVE);
+    unsigned short* queue = filter_queue();
+    i64 warps = t.threads / 32, parts = (last - first + 32 * FILTERED_PER_LANE - 1) / (32 * FILTERED_PER_LANE);
     Runner<Step> by(a, t, s, min_of(parts, warps));
     i32 lane = lane_id();
     i64 warp = SEARCHES<Step> ? warp_id() : t.thread / 32;  // adjacent rows are often long: to several blocks
     for (auto part = Batches::of<IN_PROGRAM<R>>(a, t, warp, parts); part.batch < parts; part.take_next(a, t, parts)) {
-        i64 base = first + i64(part.batch) * (32 * SIEVE);
+        i64 base = first + i64(part.batch) * (32 * FILTERED_PER_LANE);
         if (by.it.failed) {
-            for (i32 k = 0; k < SIEVE && !t.replay; k++) {
+            for (i32 k = 0; k < FILTERED_PER_LANE && !t.replay; k++) {
                 I it(a, t, base + 32 * k + lane);
                 if (it.position < last) mark_deferred(a.status, a.deferred, it);
             }
             continue;
         }
-        i32 found = sift<I>(a, t, base, last, SIEVE, [&](I& it) { return open(a, t, s, it); });
+        i32 found = filter_batch<I>(a, t, base, last, FILTERED_PER_LANE, [&](I& it) { return open(a, t, s, it); });
         for (i32 k = 0; k < found; k += 32) {
-            bool here = k + lane < found;
-            I it(a, t, base + queue[here ? k + lane : 0]);
-            if (here) s.find(a, it);
+            bool active = k + lane < found;
+            I it(a, t, base + queue[active ? k + lane : 0]);
+            if (active) s.find(a, it);
             if constexpr (Step::WORK_SHARING) {
-                if (!by.it.failed) run_batch(a, t, s, it, here, by);
-                else if (here) mark_deferred(a.status, a.deferred, it);
-            } else if (here) {
+                if (!by.it.failed) run_batch(a, t, s, it, active, by);
+                else if (active) mark_deferred(a.status, a.deferred, it);
+            } else if (active) {
                 s.run(a, it);
                 end_item(a, it);
             }
@@ -105,7 +105,7 @@ MORPH_FN void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 last
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i += share.step) {
             typename Step::I it(a, t, i);
-            caches.serve(it);
+            caches.attach(it);
             if (!open(a, t, s, it)) continue;
             s.run(a, it);
             end_item(a, it);
@@ -123,14 +123,14 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
         if constexpr (Step::REPLAYS) {
             if constexpr (Step::ASYNCHRONOUS) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
             if constexpr (Step::FILTERS && !SINGLE_BLOCK) {
-                if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
+                if (last - first > i64(t.threads) * FILTERED_PER_LANE / 2) return each_filtered(a, t, s, first, last);
             }
             if constexpr (SINGLE_BLOCK && !SEARCHES<Step>) each_shared_in_block(a, t, s, first, last);
             else each_shared_on_warps(a, t, s, first, last);
         }
     } else {
         if constexpr (Step::FILTERS && !SINGLE_BLOCK) {
-            if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
+            if (last - first > i64(t.threads) * FILTERED_PER_LANE / 2) return each_filtered(a, t, s, first, last);
         }
         each_in_order(a, t, s, first, last);
     }
@@ -138,20 +138,20 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
 
 // A permutation of thread numbers that places consecutive numbers in different blocks, then in different warps: items
 // are spread evenly over all warps, and few of them do not wait for divergent branches of others.
-MORPH_FN i32 apart(const Team& t) {
+MORPH_FN i32 scattered_index(const Team& t) {
     return (lane_id() * warps_of_block() + warp_of_block()) * block_count() + block_id();
 }
 
 // Writes the positions of the items that pass to a.queue; returns their number, after a barrier.
 template <class A, class R, class Step>
-MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN i64 filter_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     typename I::Buffers buffers;
-    unsigned short* queue = sieve_queue();
+    unsigned short* queue = filter_queue();
     i64 share = (last - first + t.threads - 1) / t.threads;
-    i32 lane = lane_id(), each = share < SIEVE ? i32(share) : SIEVE;
+    i32 lane = lane_id(), each = share < FILTERED_PER_LANE ? i32(share) : FILTERED_PER_LANE;
     for (i64 base = first + t.thread / 32 * (32 * each); base < last; base += i64(t.threads) * each) {
-        i32 found = sift<I>(a, t, base, last, each, [&](I& it) {
+        i32 found = filter_batch<I>(a, t, base, last, each, [&](I& it) {
             return t.replay ? is_deferred(a.deferred, it.deferred_bit()) : open(a, t, s, it);
         }, buffers);
         i64 at = lane ? 0 : fetch(Plus(), a.cursor + 1, i64(found));
@@ -169,23 +169,23 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
 template <class A, class R, class Step>
 MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 n = last - first;
-    bool sifted = n > t.threads;
-    if (sifted) n = sift_all(a, t, s, first, last);
+    bool filtered = n > t.threads;
+    if (filtered) n = filter_all(a, t, s, first, last);
     i64 rounds = (n + t.threads - 1) / t.threads;
     for (i64 round = 0; round < rounds; round++) {
         t.round++;
         typename Step::I::Buffers buffers;
-        i64 place = i64(apart(t)) * rounds + round;
-        bool here = place < n;
-        typename Step::I it(a, t, first + (here && sifted ? load_stable(a.queue + place) : place), buffers);
-        here = here && open(a, t, s, it);
-        bool claimed = here && s.run(a, it) && !it.failed;
+        i64 place = i64(scattered_index(t)) * rounds + round;
+        bool active = place < n;
+        typename Step::I it(a, t, first + (active && filtered ? load_stable(a.queue + place) : place), buffers);
+        active = active && open(a, t, s, it);
+        bool claimed = active && s.run(a, it) && !it.failed;
         it.key = claim_key(t.round, it.priority, it.position);
         if (claimed) s.claim(a, it);
         barrier(a, t);
         if (t.thread == 0) store(a.cursor + 1, 0);
         if (claimed) finish(a, s, it, s.wins(a, it));
-        else if (here) end_item(a, it);
+        else if (active) end_item(a, it);
         if (round + 1 < rounds) barrier(a, t);
     }
 }
@@ -267,7 +267,7 @@ MORPH_HOT void run_filtered(const A& a, const R& t, const Step& s, Caches& cache
         i32 n = i32(min_of(last - base, i64(64))), passed = 0;
         for (u64 left = most ? ~u64(0) >> (64 - n) : filter_block(a, t, s, base, n); left; left &= left - 1) {
             typename Step::I it(a, t, base + trailing_zeros(left));
-            caches.serve(it);
+            caches.attach(it);
             if (!most) s.find(a, it);
             else if (!open(a, t, s, it)) continue;
             s.run(a, it);
@@ -295,7 +295,7 @@ MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, 
             for (ItemRange<typename Step::I> part{share.begin}; part.next(a, t, share.end, share.end - part.i);)
                 for (; part.i < part.end; part.i++) {
                     typename Step::I it(a, t, part.i);
-                    caches.serve(it);
+                    caches.attach(it);
                     run_item(a, s, it);
                 }
     }
@@ -321,7 +321,7 @@ MORPH_SINGLE_THREADED void run_single_threaded(const A& shared, const R& run, co
     for (ItemRange<typename Step::I> part{first}; part.next(a, t, last, last - first);)
         for (; part.i < part.end; part.i++) {
             typename Step::I it(a, t, part.i);
-            caches.serve(it);
+            caches.attach(it);
             if constexpr (PREFETCHES<Step>) {
                 if (part.i + BOUNDS_DISTANCE < last) s.prefetch_row(a, t, part.i + BOUNDS_DISTANCE);
             }
@@ -358,7 +358,7 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
         for (; part.i < queue.next && part.i < stop; part.i++) {
             typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;
-            caches.serve(it);
+            caches.attach(it);
             if constexpr (PREFETCHES<Step>) {
                 if (part.i + PREFETCH_DISTANCE < queue.next) s.prefetch_row(a, t, part.i + PREFETCH_DISTANCE);
             }
@@ -385,18 +385,18 @@ MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 la
     }
 }
 
-struct Here {
+struct Placement {
     void* at;
 };
-MORPH_FN void* operator new(decltype(sizeof 0), Here here) noexcept { return here.at; }
+MORPH_FN void* operator new(decltype(sizeof 0), Placement place) noexcept { return place.at; }
 
 // An item between gather and commit.
-template <class I> struct Kept {
+template <class I> struct GatheredItem {
     typename I::Buffers buffers;
     I it;
     bool won;
     template <class A, class R> I& make(const A& a, const R& t, i64 position) {
-        return *new (Here{&it}) I(a, t, position, buffers);
+        return *new (Placement{&it}) I(a, t, position, buffers);
     }
 };
 
@@ -406,14 +406,14 @@ template <class Step> constexpr bool DEMANDS<Step, Void<typename Step::BatchSlot
 
 // The part of a batch of items after the barrier.  All allocate together, if they can, so that threads change the
 // counters of a store once for each batch, not for each item.
-template <class A, class Step, class I> MORPH_FN void finish_batch(const A& a, const Step& s, Kept<I>* batch, i32 n) {
+template <class A, class Step, class I> MORPH_FN void finish_batch(const A& a, const Step& s, GatheredItem<I>* batch, i32 n) {
     for (i32 k = 0; k < n; k++) batch[k].won = s.wins(a, batch[k].it);
     if constexpr (DEMANDS<Step>) {
         typename Step::BatchSlots slots;
         for (i32 k = 0; k < n; k++) s.demand(a, batch[k].it, batch[k].won, slots);
         if (!will_fail(a.status) && slots.take()) {
             for (i32 k = 0; k < n; k++) {
-                slots.serve(batch[k].it);
+                slots.attach(batch[k].it);
                 finish(a, s, batch[k].it, batch[k].won);
             }
             return;
@@ -440,7 +440,7 @@ MORPH_FN void claims_of_team(const A& a, R& t, const Step& s, i64 first, i64 las
     constexpr i64 CHUNK = 8, MOST_BLOCK = 1024;
     const i64 block = min_of(((last - first - 1) / t.threads / APART + 1) * APART, MOST_BLOCK), columns = block / APART;
     const i64 size = max_of(min_of(block / 4, i64(MOST_BATCH)), i64(LEAST_BATCH)), most = 2 * size;
-    Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (most + CHUNK));
+    GatheredItem<I>* batch = (GatheredItem<I>*)allocate(sizeof(GatheredItem<I>) * (most + CHUNK));
     i64 from = 0, span = size;  // of each block a batch has the items `from` to `from + span`, by phases
     for (bool more = first < last; more;) {
         t.round++;

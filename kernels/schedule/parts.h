@@ -88,7 +88,7 @@ template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
 template <class A> MORPH_FN bool left_at_crossing(const A& a) { return ON_RANKS && load(a.parts + PARTS_LEFT); }
 // Publishes `count` words of this part and waits for all parts, or leaves; returns the bits of all of them.  Not inlined: a
 // unit has many crossings.
-template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* w, i32 count) {
+template <class A> MORPH_OUTLINED u64 exchange_words(const A& a, i64 crossing, const u64* w, i32 count) {
     const i32 parts = part_count(a), own = part_number(a);
     if constexpr (ON_RANKS) {
         u64* sent = (u64*)load_fixed(a.parts + PARTS_SENT);
@@ -141,7 +141,7 @@ MORPH_FN bool cross(const A& a, const R& t, i32 step, bool failed, i32 count, co
         w[0] = (failed ? PART_FAILED : 0) | (wants_stop(t) || error ? PART_STOPS : 0);
         if constexpr (ON_RANKS) w[1] = step;
         publish(w + OWN_VALUES);
-        bits = meet(a, crossing, w, OWN_VALUES + count);
+        bits = exchange_words(a, crossing, w, OWN_VALUES + count);
     }
     if (bits & PART_STOPS) stop_part(a, t);
     if (bits) return true;
@@ -514,7 +514,7 @@ template <class Op, class C, class V> struct BestValue {
     C mirror;
     V offered;
     MORPH_FN bool operator()(i64 message, i64 row) const {
-        return !moves(Op(), offered.get(message), mirror.get(row));
+        return !has_effect(Op(), offered.get(message), mirror.get(row));
     }
 };
 template <class Op, class C, class V> MORPH_FN BestValue<Op, C, V> best_value(const C& mirror, const V& offered) {
@@ -598,7 +598,7 @@ MORPH_OUTLINED void sort_and_push(
     SortedMessages& sorted = block_memory(of_thread);
     for (i64 base = first + i64(group) * each * SORTERS; base < last; base += i64(groups) * each * SORTERS) {
         for (i32 k = me; k < MOST_PARTS; k += SORTERS) sorted.count[k] = 0;
-        gather_block();
+        sync_block();
         i32 to[SORTED_EACH];  // the receiver, and from bit 4 on the position among the messages to it
         MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
             const i64 i = base + e * SORTERS + me, row = e < each && i < last ? i64(items.get(i)) : -1;
@@ -615,18 +615,18 @@ MORPH_OUTLINED void sort_and_push(
                 if (receiver == k) to[e] |= at << 4;
             }
         }
-        gather_block();
+        sync_block();
         for (i32 k = me; k <= r.parts; k += SORTERS) {
             sorted.begin[k] = 0;
             for (i32 j = 0; j < k; j++) sorted.begin[k] += sorted.count[j];
             if (const i64 n = k < r.parts ? sorted.count[k] : 0) sorted.place[k] = fetch(Plus(), a.parts + PARTS_COUNTS + k, n);
         }
-        gather_block();
+        sync_block();
         MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
             if (e >= each) break;
             if (to[e] >= 0) sorted.order[sorted.begin[to[e] & 15] + (to[e] >> 4)] = e * SORTERS + me;
         }
-        gather_block();
+        sync_block();
         i32 k = 0;
         for (i32 j = me; j < sorted.begin[r.parts]; j += SORTERS) {
             while (j >= sorted.begin[k + 1]) k++;
@@ -638,7 +638,7 @@ MORPH_OUTLINED void sort_and_push(
             store(column_in(a, items, peers, k).at(place), i32(row));
             (columns.send(a, k, i, place), ...);
         }
-        gather_block();
+        sync_block();
     }
 }
 template <class A, class R, class... Given> MORPH_FN void push_messages(const A& a, const R& t, Given... given) {

@@ -60,7 +60,7 @@ MORPH_LOOP void each_until_empty(const A& a, R& t, const Step& s, const i64* met
             if (i >= last) await_item(a, i);
             else if (t.replay && !was_deferred(a.deferred, it.deferred_bit())) continue;
             it.queue = meta;
-            caches.serve(it);
+            caches.attach(it);
             if (s.open(a, it)) s.run(a, it);
             end_item(a, it);
         }

@@ -28,7 +28,7 @@ MORPH_FN void adjacency_is_valid(i64* w) {
     w[REBUILD_EDGES_HEAD] = load(edges + HEAD);
 }
 
-// Calls `visit(i, k, here, all)` for each i below n: `here` is `test(i)`, k the number of smaller i that pass the test,
+// Calls `visit(i, k, here, all)` for each i below n: `active` is `test(i)`, k the number of smaller i that pass the test,
 // and `all` the number of all i that pass.  Ends with a barrier, and returns `all` to every thread.
 template <class A, class R, class Test, class Visit>
 MORPH_FN i64 number_all(const A& a, R& t, i64* counts, i64 n, const Test& test, const Visit& visit) {
@@ -48,10 +48,10 @@ MORPH_FN i64 number_all(const A& a, R& t, i64* counts, i64 n, const Test& test, 
     }
     before = add_lanes(ALL_LANES, before), all = add_lanes(ALL_LANES, all);
     MORPH_UNROLL for (i64 i = first; i < last; i += LANES) {
-        bool inside = i + lane < last, here = inside && test(i + lane);
-        u32 those = ballot(ALL_LANES, here);
-        if (inside) visit(i + lane, i64(before) + popcount(those & ((1u << lane) - 1)), here, i64(all));
-        before += popcount(those);
+        bool inside = i + lane < last, active = inside && test(i + lane);
+        u32 mask = ballot(ALL_LANES, active);
+        if (inside) visit(i + lane, i64(before) + popcount(mask & ((1u << lane) - 1)), active, i64(all));
+        before += popcount(mask);
     }
     barrier(a, t);
     return all;
@@ -75,8 +75,8 @@ template <class A, class R> MORPH_FN u64* sort_keys(const A& a, R& t, i64* w, i6
     i64 points = load((i64*)w[REBUILD_POINTS] + COUNT);
     for (i32 bit = 32; n > 0 && (points - 1) >> (bit - 32) > 0; bit++) {
         auto is_set = [&](i64 i) { return keys[i] >> bit & 1; };
-        number_all(a, t, (i64*)w[REBUILD_COUNTS], n, is_set, [&](i64 i, i64 k, bool here, i64 all) {
-            sorted[here ? n - all + k : i - k] = keys[i];
+        number_all(a, t, (i64*)w[REBUILD_COUNTS], n, is_set, [&](i64 i, i64 k, bool active, i64 all) {
+            sorted[active ? n - all + k : i - k] = keys[i];
         });
         u64* other = keys;
         keys = sorted, sorted = other;
@@ -97,15 +97,15 @@ MORPH_FN void rebuild_rows(const A& a, R& t, i64* w, i64* offset, i32* ids, cons
     auto key_of = [&](i32 e) { return u64(u32(near[e])) << 32 | u32(e); };
     if (created) {
         auto is_new = [&](i64 e) { return !dead[e] && !listed[e] && near[e] >= 0 && far[e] >= 0; };
-        come = number_all(a, t, counts, edges, is_new, [&](i64 e, i64 k, bool here, i64) {
-            if (here) keys[k] = key_of(i32(e));
+        come = number_all(a, t, counts, edges, is_new, [&](i64 e, i64 k, bool active, i64) {
+            if (active) keys[k] = key_of(i32(e));
         });
         keys = sort_keys(a, t, w, come);
     }
     i64 below = 0;  // created edges before the entry; entries of a thread are in order
-    i64 stay = number_all(a, t, counts, old, [&](i64 k) { return !dead[ids[k]]; }, [&](i64 k, i64 r, bool here, i64) {
+    i64 stay = number_all(a, t, counts, old, [&](i64 k) { return !dead[ids[k]]; }, [&](i64 k, i64 r, bool active, i64) {
         ranks[k] = i32(r);
-        if (!here) {
+        if (!active) {
             listed[ids[k]] = 0;
             return;
         }
@@ -146,8 +146,8 @@ template <class A, class R> MORPH_OUTLINED bool rebuild_changed(const A& a, R t,
             i32 p = src[e], q = dst[e];
             return (p >= 0 && dead_points[p]) || (q >= 0 && dead_points[q]);
         };
-        gone = number_all(a, t, (i64*)w[REBUILD_COUNTS], count, is_at_deleted, [&](i64 e, i64 k, bool here, i64) {
-            if (!here) return;
+        gone = number_all(a, t, (i64*)w[REBUILD_COUNTS], count, is_at_deleted, [&](i64 e, i64 k, bool active, i64) {
+            if (!active) return;
             ((i32*)w[REBUILD_FREE_EDGES])[(tail + k) & mask] = i32(e);
             dead[e] = 1;
         });

@@ -22,8 +22,8 @@ constexpr i32 BATCH = TARGET_GPU ? 4 : 64;  // entries of each lane
 constexpr i64 SHARED_OUT = 8;  // shares take at most this part of the capacity
 
 // Reserves `most` rows, or `least` if there are fewer; returns the number reserved.
-MORPH_FN i32 take_capacity(i64* meta, i32 least, i32 most, i64 apart) {
-    i64 left = fetch(Plus(), meta + BUDGET, i64(-most)) - apart;
+MORPH_FN i32 take_capacity(i64* meta, i32 least, i32 most, i64 excluded) {
+    i64 left = fetch(Plus(), meta + BUDGET, i64(-most)) - excluded;
     if (left >= most) return most;
     i32 taken = left >= least ? least : 0;
     fetch(Plus(), meta + BUDGET, i64(most - taken));
@@ -72,7 +72,7 @@ template <class Step> struct Runner<Step, true> {
         }
         return sharers ? i32(min_of(left(meta) / (SHARED_OUT * 32 * sharers), i64(BATCH * each))) : 0;
     }
-    MORPH_FN i64 apart(i64* meta, i32 each) const {
+    MORPH_FN i64 capacity_of_shares(i64* meta, i32 each) const {
         return late ? left(meta) / SHARED_OUT : 32 * sharers * share(meta, each);
     }
     // Whether an entry of each lane, or several, are covered by the reservations.
@@ -82,18 +82,18 @@ template <class Step> struct Runner<Step, true> {
         return !any_lane(lacks) || (!it.failed && reserve_more(a, s, entries));
     }
     template <class A> MORPH_FN bool reserve_more(const A& a, const Step& s, i32 entries) {  // lane n: store n
-        i64 *at = nullptr, aside = 0;
+        i64 *at = nullptr, excluded = 0;
         i32 n = 0, blame = 0, held = 0, least = 0, most = 0;
         s.reservations(a, it, [&](i64* meta, i32& reservation, i32 each, i32 number) {
             i32 all = sum_of_lanes(reservation);
             if (lane_id() == n++) {
                 at = meta, blame = number, held = all, least = 32 * each * entries - all;
-                most = max_of(32 * each * BATCH - all, least), aside = apart(meta, each);
+                most = max_of(32 * each * BATCH - all, least), excluded = capacity_of_shares(meta, each);
             }
         });
         bool none = false;
         if (at && least > 0) {
-            i32 taken = injected(a.status) ? 0 : take_capacity(at, least, most, aside);
+            i32 taken = injected(a.status) ? 0 : take_capacity(at, least, most, excluded);
             held += taken, none = !taken;
         }
         n = 0;
@@ -102,9 +102,9 @@ template <class Step> struct Runner<Step, true> {
             reservation = all / 32 + (lane_id() < all % 32);
         });
         s.flush_staged(a, it, max_of(BATCH, entries));
-        u32 those = ballot(ALL_LANES, none);
-        if (those) it.failed = shuffle(ALL_LANES, blame, first_lane(those)) + 1;
-        return !those;
+        u32 mask = ballot(ALL_LANES, none);
+        if (mask) it.failed = shuffle(ALL_LANES, blame, first_lane(mask)) + 1;
+        return !mask;
     }
     // Gives back unused reservations, and reports whether the warp failed.
     template <class A> MORPH_FN void end(const A& a, const Step& s) {

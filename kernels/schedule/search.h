@@ -31,8 +31,8 @@ MORPH_FN i64 find_first_by_warp(i64 first, i64 last, const Reach& reach, const T
         MORPH_UNROLL_ALL for (i32 j = 0; j < SHARED_AT_ONCE; j++)
             hit[j] = k + 32 * j < upto && test(r[j].edge, r[j].end);
         MORPH_UNROLL_ALL for (i32 j = 0; j < SHARED_AT_ONCE; j++) {
-            u32 those = ballot(ALL_LANES, hit[j]);
-            if (those) return first + 32 * j + first_lane(those);
+            u32 mask = ballot(ALL_LANES, hit[j]);
+            if (mask) return first + 32 * j + first_lane(mask);
         }
         first = upto;
     }
@@ -46,13 +46,13 @@ MORPH_FN bool sharing_is_faster(i64 rest) {
     return sum_of_lanes(min_of((left + 31) / 32, whole + 3)) * OWN_GROUP < max_of_lanes(left);
 }
 
-// Runs the items of a warp's lanes; `here` is set on lanes with an item that passed the filter.
-template <class A, class Step, class I> MORPH_FN void search_batch(const A& a, const Step& s, I& it, bool here) {
+// Runs the items of a warp's lanes; `active` is set on lanes with an item that passed the filter.
+template <class A, class Step, class I> MORPH_FN void search_batch(const A& a, const Step& s, I& it, bool active) {
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
-    bool came = here && s.prologue(a, it, row, live_in, live_out), found = false;
-    if (!here) it.failed = 0;  // no item to run, but the lane helps to test entries of other items
+    bool reaches_loop = active && s.prologue(a, it, row, live_in, live_out), found = false;
+    if (!active) it.failed = 0;  // no item to run, but the lane helps to test entries of other items
     auto reach = [&](i64 k) { return s.reach(a, k); };
     i64 k = row.begin;
     for (i32 n = OWN_ENTRIES; any_lane(!found && k < row.end); n = OWN_GROUP) {  // all lanes take part in each round
@@ -64,16 +64,16 @@ template <class A, class Step, class I> MORPH_FN void search_batch(const A& a, c
     }
     sync_warp();  // other lanes' tests read what the prologues have written
     for (u32 left = ballot(ALL_LANES, !found && k < row.end); left; left &= left - 1) {
-        i32 whose = first_lane(left);
-        typename Step::LiveIn its = from_lane(live_in, whose);
-        i64 last = shuffle(ALL_LANES, row.end, whose);
-        i64 at = find_first_by_warp(shuffle(ALL_LANES, k, whose), last, reach, [&](RowId edge, i32 end) {
-            return s.test(a, it, its, Reached{edge, end});
+        i32 owner_lane = first_lane(left);
+        typename Step::LiveIn owner_live_in = from_lane(live_in, owner_lane);
+        i64 last = shuffle(ALL_LANES, row.end, owner_lane);
+        i64 at = find_first_by_warp(shuffle(ALL_LANES, k, owner_lane), last, reach, [&](RowId edge, i32 end) {
+            return s.test(a, it, owner_live_in, Reached{edge, end});
         });
-        if (lane_id() == whose) k = at, found = at < last;
+        if (lane_id() == owner_lane) k = at, found = at < last;
     }
     if (!found) k = row.begin < row.end ? row.end - 1 : -1;
-    if (came) s.epilogue(a, it, live_out, k, found);
+    if (reaches_loop) s.epilogue(a, it, live_out, k, found);
     end_item(a, it);
 }
 #endif

@@ -36,13 +36,13 @@ MORPH_FN typename Step::Reductions sum_rows_by_lanes(const A& a, const Step& s, 
     constexpr i32 ROWS = 32 / LANES;
     typename Step::Reach next[IN_FLIGHT];
     typename Step::Reductions mine, row;
-    typename Step::LiveIn its = live_in;
+    typename Step::LiveIn owner_live_in = live_in;
     i32 k = low, end = high;
     auto begin = [&](i32 pass) {
         if constexpr (LANES > 1) {
             i32 owner = pass * ROWS + lane_id() / LANES;
             k = shuffle(ALL_LANES, low, owner) + lane_id() % LANES, end = shuffle(ALL_LANES, high, owner);
-            if constexpr (!__is_empty(typename Step::LiveIn)) its = from_lane(live_in, owner);
+            if constexpr (!__is_empty(typename Step::LiveIn)) owner_live_in = from_lane(live_in, owner);
         }
     };
     auto reach = [&]() {
@@ -54,7 +54,7 @@ MORPH_FN typename Step::Reductions sum_rows_by_lanes(const A& a, const Step& s, 
     for (i32 pass = 0; pass < LANES;) {
         typename Step::Reductions reductions[IN_FLIGHT];
         MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
-            if (k + j * LANES < end) s.body(a, it, its, next[j], reductions[j]);
+            if (k + j * LANES < end) s.body(a, it, owner_live_in, next[j], reductions[j]);
         k += IN_FLIGHT * LANES;
         bool ends = !any_lane(k < end);
         if (ends && ++pass < LANES) begin(pass);
@@ -99,8 +99,8 @@ MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, co
             if constexpr (__is_empty(typename Step::LiveIn)) {
                 if (i < n) s.body(a, it, live_in, next[j], reductions[j]);
             } else {
-                typename Step::LiveIn its = from_lane(live_in, owner_of(high, i));
-                if (i < n) s.body(a, it, its, next[j], reductions[j]);
+                typename Step::LiveIn owner_live_in = from_lane(live_in, owner_of(high, i));
+                if (i < n) s.body(a, it, owner_live_in, next[j], reductions[j]);
             }
         }
         reach(at + 32 * IN_FLIGHT);
@@ -120,8 +120,8 @@ MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, co
                 if (lane_id() - by >= begin) reductions[j].add(below);
             }
             i32 end = min_of(high, from + 32);
-            typename Step::Reductions its = from_lane(reductions[j], (end - 1 - from) & 31);
-            if (low < end && end > from) mine.add(its);
+            typename Step::Reductions row_sum = from_lane(reductions[j], (end - 1 - from) & 31);
+            if (low < end && end > from) mine.add(row_sum);
         }
     }
     if (opened) close(n);
@@ -146,25 +146,25 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     };
     if (i < last) reach(i);
     for (bool more = i < last; more; i += 32) {
-        bool here = i + lane_id() < last;
-        i64 row = here ? i + lane_id() : last - 1, low = next_low, high = next_high;
+        bool active = i + lane_id() < last;
+        i64 row = active ? i + lane_id() : last - 1, low = next_low, high = next_high;
         i64 at = low - zero + ROW_COST * (row - first);
         reach(i + 32);
-        here = here && at < to;
+        active = active && at < to;
         next = at + ROW_COST + (high - low);
-        high = here ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;
-        low = here ? min_of(high, low + max_of(from - at - ROW_COST, i64(0))) : high;
-        i32 rows = popcount(ballot(ALL_LANES, here));
+        high = active ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;
+        low = active ? min_of(high, low + max_of(from - at - ROW_COST, i64(0))) : high;
+        i32 rows = popcount(ballot(ALL_LANES, active));
         i64 base = shuffle(ALL_LANES, low, 0), end = shuffle(ALL_LANES, high, rows - 1);
-        if (!here) low = high = end;
+        if (!active) low = high = end;
         Entries whole;
         typename Step::LiveIn live_in{};
         it = typename Step::I(a, t, row);
         s.find(a, it);
         s.prologue(a, it, whole, live_in, live_out);
         reductions = sum_rows(a, s, it, live_in, base, i32(low - base), i32(high - base), i32(end - base));
-        bool begun = here && at >= from, opens = begun && s.open(a, it);
-        if (here && !begun) before = reductions;
+        bool begun = active && at >= from, opens = begun && s.open(a, it);
+        if (active && !begun) before = reductions;
         waits = opens && next > to;
         if (opens && !waits) {
             s.add(live_out, reductions);
@@ -175,9 +175,9 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     }
     if (lane_id() == 0) sums_before[warp] = before;  // of the first lane's row
     barrier(a, t);
-    u32 those = ballot(ALL_LANES, waits);
-    if (!those) return;
-    next = shuffle(ALL_LANES, next, first_lane(those));
+    u32 mask = ballot(ALL_LANES, waits);
+    if (!mask) return;
+    next = shuffle(ALL_LANES, next, first_lane(mask));
     Reductions others;
     for (i64 w = warp + 1 + lane_id(); w < warps && all * w / warps < next; w += 32) others.add(sums_before[w]);
     others = sum_of_all(others);

@@ -51,7 +51,7 @@ struct Team {
 // The final value of a program's variable: for the launch that resumes the program, and for the host.  On a GPU
 // `report` is memory of the host, which needs no copy: the status, then the state.
 constexpr i32 REPORTED = 64;
-template <class A> MORPH_FN void end_with(const A& a, i32 variable, i64 x) {
+template <class A> MORPH_FN void store_variable(const A& a, i32 variable, i64 x) {
     store(a.state + VARS + variable, x);
     if (i64* report = host_report(a)) report[REPORTED + VARS + variable] = x;
 }
@@ -82,7 +82,7 @@ template <class A> MORPH_FN bool take_flag(const A& a, Team& t, i32* flag, i32& 
     t.flag_taken = true;
     return was;
 }
-MORPH_FN void rest_flag(i32* flag, i32 turn) {  // between launches word 0 holds the value
+MORPH_FN void store_flag(i32* flag, i32 turn) {  // between launches word 0 holds the value
     i32 was = load(flag + turn);
     for (i32 i = 0; i < 3; i++) store(flag + i, i ? 0 : was);
 }

@@ -32,7 +32,7 @@ template <class A, class R, class Step> MORPH_FN void each_tiled(const A& a, R& 
         i64 row = n * rows, end = load_fixed(tiles.tile + n + 3);
         i32 size = i32(min_of(rows, last - row));
         for (i32 i = thread; i < size; i += THREADS) sums[i] = Reductions();
-        gather_block();
+        sync_block();
         for (i64 k = load_fixed(tiles.tile + n + 2) + thread; k < end; k += THREADS * TILE_FLIGHT) {
             i32 ends[TILE_FLIGHT], place[TILE_FLIGHT];
             Reductions found[TILE_FLIGHT];
@@ -46,7 +46,7 @@ template <class A, class R, class Step> MORPH_FN void each_tiled(const A& a, R& 
             MORPH_UNROLL_ALL for (i32 j = 0; j < TILE_FLIGHT; j++)
                 if (k + j * THREADS < end) found[j].join(sums[place[j]]);
         }
-        gather_block();
+        sync_block();
         for (i32 i = thread; i < size; i += THREADS) {
             it = typename Step::I(a, t, row + i);
             if (row + i < first || !s.open(a, it)) continue;
@@ -57,7 +57,7 @@ template <class A, class R, class Step> MORPH_FN void each_tiled(const A& a, R& 
             s.epilogue(a, it, live_out);
             end_item(a, it);
         }
-        gather_block();
+        sync_block();
     }
 }
 #endif

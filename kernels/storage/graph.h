@@ -75,9 +75,9 @@ MORPH_FN i32 find_edge(const LooseRow* row, const i32* edge, const i32* end, i32
 }
 
 // A point's out-entries and then its in-entries, as one range.
-struct Both {
+struct BothDirections {
     i64 out, outs, in, n;
-    template <class Rows> MORPH_FN Both(const Rows* out_offset, const Rows* in_offset, i64 p)
+    template <class Rows> MORPH_FN BothDirections(const Rows* out_offset, const Rows* in_offset, i64 p)
         : out(row_begin(out_offset, p)), outs(row_end(out_offset, p) - out),
           in(row_begin(in_offset, p) - outs), n(outs + row_end(in_offset, p) - in - outs) {}
     MORPH_FN bool is_out(i64 j) const { return j < outs; }

@@ -20,11 +20,6 @@ struct ItemBase {
 #endif
     MORPH_FN ItemBase(i64 position) : position(position), row(RowId(position)), failed(0) {}
     MORPH_FN i64 deferred_bit() const { return position; }  // items of units with sections redefine it
-    MORPH_FN void move_to(i64 other) {  // before the item is executed
-        position = other;
-        row = RowId(other);
-        failed = 0;
-    }
 };
 
 MORPH_FN i64 add_aggregated(i64* p, i32 count) { return AggregatedAdd(p, count, 1).value(); }
@@ -64,17 +59,17 @@ MORPH_HOT bool may_reserve(i64* status, ItemBase& it, i32 store) {
     return !it.failed;
 }
 
-// A request to reserve `count` rows of a store; `apart` of its budget are deleted rows that cannot be used.
+// A request to reserve `count` rows of a store; `excluded` of its budget are deleted rows that cannot be used.
 struct Request {
     i64* meta;
     i64 count;
     Reservation& reservation;
     i32 store;
-    i64 apart = 0;
+    i64 excluded = 0;
     MORPH_FN i32 n() const { return count <= 0 || count > 0x7fffffff ? 0 : i32(count); }
     MORPH_FN AggregatedAdd begin() const { return AggregatedAdd(meta + BUDGET, n(), -1); }
     MORPH_HOT bool end(const AggregatedAdd& taken, ItemBase& it) const {
-        i64 left = taken.value() - apart;
+        i64 left = taken.value() - excluded;
         if (count <= 0) return true;
         if (n() && left >= n()) {
             reservation += n();
@@ -89,12 +84,12 @@ struct Request {
 MORPH_HOT bool reserve(ItemBase& it, const Request& a) {
     SlotCache* cache = cache_of(a.reservation);
     if (cache && cache->all) {  // it holds all capacity: one test
-        if (cache->covers(a.count, a.reservation)) return true;
+        if (cache->reserve_from_all(a.count, a.reservation)) return true;
         it.failed = a.store + 1;
         return false;
     }
     if (a.count <= 0) return true;
-    if (cache && a.n() && cache->gives(a.meta, a.n(), a.reservation)) return true;
+    if (cache && a.n() && cache->reserve(a.meta, a.n(), a.reservation)) return true;
     return a.end(a.begin(), it);
 }
 MORPH_HOT bool reserve(ItemBase& it, const Request& a, const Request& b) {
@@ -120,7 +115,7 @@ MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(me
 // At the end of an item: gives back an unused reservation.
 MORPH_HOT void give_back(i64* meta, const Reservation& reservation) {
     if (cache_of(reservation)) {
-        if (reservation) cache_of(reservation)->keep(meta, reservation);
+        if (reservation) cache_of(reservation)->return_unused(meta, reservation);
         return;
     }
     if (reservation) add_up(meta + BUDGET, reservation);

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import click
-
 from morph.cli.common import complain
 from morph.io import FormatError
 from morph.mesh import MeshError
@@ -18,11 +16,8 @@ def explain(error: Exception) -> int:
         return complain(f"{error.filename}: {error.strerror}", 2)
     if isinstance(error, FormatError | MeshError | DeviceError | PartError | OSError):
         return complain(str(error), 2)
-    if isinstance(error, CacheUnusable):
+    if isinstance(error, CacheUnusable | CompilerNotFound):
         return complain(str(error), 2)
-    if isinstance(error, CompilerNotFound):  # its message has several lines
-        click.echo(f"morph: {error}", err=True)
-        return 2
     if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed
         return complain(str(error), 1)
     if isinstance(error, MemoryError):

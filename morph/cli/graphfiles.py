@@ -16,6 +16,7 @@ from morph.cli.common import (
     FullSummaries,
     bad_input,
     check_writable,
+    completing,
     examples,
     json_option,
     need_command,
@@ -67,6 +68,7 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
         "--format",
         "form",
         metavar="FORMAT",
+        shell_complete=completing(*FORMATS),
         help=f"Format of FILE, by default by its suffix: {_FORMATS}.",
     )(command)
     command = click.option(
@@ -161,6 +163,7 @@ def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> Non
 @click.option("--edge-factor", type=float, default=16, show_default=True, metavar="F",
               help="Edges to draw per vertex.")  # fmt: skip
 @click.option("--parameters", default="graph500", show_default=True, metavar="A,B,C",
+              shell_complete=completing("graph500", "gtgraph"),
               help="Probabilities of three of the four quadrants of the adjacency"
               " matrix, or graph500 (0.57,0.19,0.19) or gtgraph (0.45,0.15,0.15).")  # fmt: skip
 @click.option("--permute", is_flag=True, help="Number vertices at random, as Graph500 does.")
@@ -242,11 +245,14 @@ def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) ->
 )
 @click.argument("graph_in", type=click.Path(), metavar="IN")
 @click.argument("graph_out", type=click.Path(), metavar="OUT")
-@click.option("--from", "read_as", metavar="FORMAT",
+@click.option("--from", "read_as", metavar="FORMAT", shell_complete=completing(*FORMATS),
               help=f"Format of IN, by default by its suffix: {_FORMATS}.")  # fmt: skip
-@click.option("--to", "write_as", metavar="FORMAT", help="Format of OUT, as for --from.")
+@click.option("--to", "write_as", metavar="FORMAT", shell_complete=completing(*FORMATS),
+              help="Format of OUT, as for --from.")  # fmt: skip
 @click.option("--weight-type", metavar="TYPE",
-              help="The type of the weights in a Galois file, which lacks it.")  # fmt: skip
+              shell_complete=completing("uint32", "int32", "float32", "int64", "float64"),
+              help="The type of the weights in a Galois file, which lacks it: float32, int64 or"
+              " another of 4 or 8 bytes; by default uint32 or int64.")  # fmt: skip
 @click.option("--symmetrize", is_flag=True, help="Add reverse edges, except of self-loops.")
 @click.option("--edges-only", is_flag=True,
               help="Drop weights and sizes of vertices (METIS files).")  # fmt: skip

@@ -125,6 +125,8 @@ def sat(cnf: str, spec: str, as_json: bool, mpi: bool, **options: Any) -> None:
         devices = devices_of(spec)
         if mpi and (settings.seconds is not None or cnf == "-"):
             raise BadInput("--mpi excludes --time, and standard input")
+        if settings.plot is not None and (settings.method == "search" or not settings.max_rounds):
+            raise BadInput("--plot is of decimation, which local search alone does not do")
         check_writable("--plot", settings.plot)
         check_plot(settings.plot)
     end = None if settings.seconds is None else started + settings.seconds

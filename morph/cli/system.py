@@ -35,7 +35,7 @@ def info(as_json: bool) -> None:
         compiler = cpu.compiler()
         found = f"{compiler.name} ({' '.join(compiler.command)})"
     except BuildError as error:
-        found = str(error).partition("\n")[0].removesuffix(". Looked for:")
+        found = str(error)
     facts = {
         "morph": __version__,
         "python": platform.python_version(),

@@ -37,7 +37,15 @@ from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registration import Algorithm
 from morph.algorithms.registry import ALGORITHMS
 from morph.algorithms.triangulation.triangulate import triangulate
-from morph.cli.common import BadInput, Line, device_of, device_option, examples, progress_on
+from morph.cli.common import (
+    BadInput,
+    Line,
+    completing,
+    device_of,
+    device_option,
+    examples,
+    progress_on,
+)
 from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
 from morph.data import sorting
@@ -428,7 +436,7 @@ def _ship(
     "warm",
     epilog=examples("morph warm", "morph warm refine triangulate --jobs 4 --device cuda"),
 )
-@click.argument("names", metavar="[ALGORITHM]...", nargs=-1)
+@click.argument("names", metavar="[ALGORITHM]...", nargs=-1, shell_complete=completing(*CALLS))
 @click.option("--jobs", type=Integer(1), default=None,
               metavar="N",
               help="Number of concurrent compilations; by default one per core.")  # fmt: skip

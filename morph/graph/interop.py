@@ -93,14 +93,28 @@ def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
     n = len(rows)
     counts = np.fromiter(map(len, rows), np.int64, n)
     flat: Any = chain.from_iterable(rows)
+    place = None
     if list(index) != list(range(n)):  # otherwise the nodes are the numbers of the points
-        flat = map(index.__getitem__, flat)
+        place = _places(index)
+        if place is None:
+            flat = map(index.__getitem__, flat)
     dst = np.fromiter(flat, np.int64, int(counts.sum()))
+    if place is not None:
+        dst = place[dst]
     src = np.repeat(np.arange(n), counts)
     if graph.is_multigraph():
         parallel = np.fromiter((len(keys) for r in rows for keys in r.values()), np.int64, dst.size)
         src, dst = np.repeat(src, parallel), np.repeat(dst, parallel)
     return src, dst
+
+
+def _places(index: Mapping[Any, int]) -> Array | None:
+    """Return the point of each number, if the nodes are integers that are not large, else None."""
+    if set(map(type, index)) != {int} or min(index) < 0 or max(index) > 8 * len(index):
+        return None
+    place = np.zeros(max(index) + 1, np.int64)
+    place[np.fromiter(index, np.int64, len(index))] = np.fromiter(index.values(), np.int64)
+    return place
 
 
 def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:

@@ -25,12 +25,12 @@ from morph.graph import Graph
 from morph.language.intrinsics import from_dtype
 from morph.launch import records
 from morph.launch.binding import (
-    Compiled,
     Description,
     compile_unit,
     static_kind,
     without_objects,
 )
+from morph.launch.compiled import Compiled
 from morph.launch.kernels import Function, Launchable
 from morph.launch.lookup import compiling
 from morph.runtime.device import Device

@@ -31,8 +31,9 @@ from morph.compiler.passes.outline import outline as outline
 from morph.language.definition import filter_of
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Handle, Object, Scalar
-from morph.launch.binding import Description, Origin, Parsed
-from morph.launch.scratch import STATUS
+from morph.launch.binding import Description
+from morph.launch.compiled import Origin, Parsed
+from morph.launch.scratch import STATUS_WORDS
 from morph.launch.slots import Slots
 
 
@@ -41,6 +42,45 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
     builder = Builder(slots.stores, slots.graphs, slots.capture, slots.reserve)
     definition = description.function.definition
     pos = definition.source.pos(definition.source.tree)
+    values, scalars, origins = _arguments(description, slots, pos)
+    fused = description.function.kind == "program"
+    if fused:
+        builder.inline = True
+        params = params_of(definition, fix_statics(definition, values))
+        state, blocks, permutations = split_into_blocks(builder, definition, params)
+    else:
+        state, permutations = (), ()
+        blocks = (_step(builder, description, values, scalars, origins, pos),)
+    functions = inline_effects(builder.funcs, blocks, builder.stores.values())
+    reached = _reachable(functions, blocks)
+    funcs = tuple(f for n, f in functions.items() if n in reached)
+    needed = {n.slot for n in ir.find(funcs, ir.Need) if not n.local}
+    if len(needed) > (most := STATUS_WORDS - abi.Status.STORES):
+        problem = f"{definition.name!r} allocates in {len(needed)} tables and collections"
+        raise ValueError(f"{problem}; one launch can in {most}: split it")
+    unit = ir.Unit(
+        name=f"morph_{definition.name}",
+        # stores that items allocate in come first: `status` has a field for each of these
+        stores=tuple(sorted(builder.stores.values(), key=lambda s: s.slot not in needed)),
+        graphs=tuple(builder.graphs.values()),
+        scalars=tuple(scalars.items()),
+        funcs=funcs,
+        state=state,
+        blocks=blocks,
+        fused=fused,
+        permutations=permutations,
+        checked=description.checked,
+        single_block=description.function.single_block,
+        made=tuple(builder.made.values()),
+        pos=pos,
+    )
+    return Parsed(unit, origins, builder.dependencies)
+
+
+def _arguments(
+    description: Description, slots: Slots, pos: Pos
+) -> tuple[list[Value], dict[str, Scalar], dict[str, Origin]]:
+    """The arguments as the checker sees them; the scalars among the fields, and what these are."""
     fused = description.function.kind == "program"
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
@@ -62,38 +102,7 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
             values.append(ir.Var(name=name if fused else key, type=kind, pos=pos))
         else:
             values.append(PythonValue(pos, kind))
-    values = _bundled(description.shape, values, pos)
-    if fused:
-        builder.inline = True
-        params = params_of(definition, fix_statics(definition, values))
-        state, blocks, permutations = split_into_blocks(builder, definition, params)
-    else:
-        state, permutations = (), ()
-        blocks = (_step(builder, description, values, scalars, origins, pos),)
-    functions = inline_effects(builder.funcs, blocks, builder.stores.values())
-    reached = _reachable(functions, blocks)
-    funcs = tuple(f for n, f in functions.items() if n in reached)
-    needed = {n.slot for n in ir.find(funcs, ir.Need) if not n.local}
-    if len(needed) > (most := STATUS - abi.Status.STORES):
-        problem = f"{definition.name!r} allocates in {len(needed)} tables and collections"
-        raise ValueError(f"{problem}; one launch can in {most}: split it")
-    unit = ir.Unit(
-        name=f"morph_{definition.name}",
-        # stores that items allocate in come first: `status` has a field for each of these
-        stores=tuple(sorted(builder.stores.values(), key=lambda s: s.slot not in needed)),
-        graphs=tuple(builder.graphs.values()),
-        scalars=tuple(scalars.items()),
-        funcs=funcs,
-        state=state,
-        blocks=blocks,
-        fused=fused,
-        permutations=permutations,
-        checked=description.checked,
-        single_block=description.function.single_block,
-        made=tuple(builder.made.values()),
-        pos=pos,
-    )
-    return Parsed(unit, origins, builder.dependencies)
+    return _bundled(description.shape, values, pos), scalars, origins
 
 
 def _step(

@@ -17,7 +17,7 @@ from morph.launch.violations import error
 class InterpretedLaunch(Launch):
     """One interpreted unit, bound to objects: the interpreter uses objects instead of addresses."""
 
-    def _fill(self, running: bool = False) -> None:
+    def _write_objects(self, running: bool = False) -> None:
         """Record the versions only."""
         epoch = latest.epoch
         self._record_versions()

@@ -34,10 +34,11 @@ from morph.language.hooks import Hook
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Store
 from morph.launch.behind import behind
-from morph.launch.binding import Compiled, Where, by_steps
+from morph.launch.binding import Where, by_steps
+from morph.launch.compiled import Compiled
 from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
-from morph.launch.scratch import ROUNDS, STATE, STATUS, Scratch, scratch
+from morph.launch.scratch import ROUNDS, STATE_WORDS, STATUS_WORDS, Scratch, scratch
 from morph.launch.slots import Slots
 from morph.runtime.device import Device
 from morph.runtime.threads import get_num_threads
@@ -50,7 +51,7 @@ HANDLED = -(1 << 40)  # `Status.INJECT`, after the refused items have been prepa
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
 RUN = struct.Struct("=3q")  # replay, launch, threads
-VERSION, CALL = attrgetter("version"), weakref.ref.__call__
+version_of, object_of = attrgetter("version"), weakref.ref.__call__
 
 
 class Launch:
@@ -90,7 +91,7 @@ class Launch:
         self.arguments = np.zeros(len(compiled.fields), np.uint64)
         self.buffer = self.arguments.data
         self.state = self.scratch.state_for(State.VARS + compiled.state)
-        self.reported = self.state.size <= STATE  # the state is part of `Scratch.results`
+        self.reported = self.state.size <= STATE_WORDS  # the state is part of `Scratch.results`
         self.epoch = self.most_items = self.most_edges = 0
         self.types_epoch = -1
         self.scratch_version = -1  # of the scratch arrays in the argument block
@@ -172,7 +173,9 @@ class Launch:
         if epoch == self.epoch:
             return True
         try:
-            if not self.versions or self.versions != list(map(VERSION, map(CALL, self.bound))):
+            if not self.versions or self.versions != list(
+                map(version_of, map(object_of, self.bound))
+            ):
                 return False
         except AttributeError:  # an object no longer exists
             return False
@@ -249,7 +252,7 @@ class Launch:
         if self._outdated():
             raise Outdated
         self._load_latest()
-        self._fill()
+        self._write_objects()
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return the graphs that may change, their counters, and whether edges get other ends."""
@@ -313,7 +316,7 @@ class Launch:
             value = getattr(value, field)
         return value
 
-    def _fill(self, running: bool = False) -> None:
+    def _write_objects(self, running: bool = False) -> None:
         """Write the addresses of the objects' arrays; record versions and bounds of item counts.
 
         ``running``: between two executions of a launch, in which tables have grown.
@@ -363,7 +366,7 @@ class Launch:
                 )
         return most
 
-    def _fill_shared(self, most: int) -> None:
+    def _write_scratch(self, most: int) -> None:
         """Enlarge the scratch arrays for ``most`` CPU threads, and write their addresses."""
         s, arguments, index = self.scratch, self.arguments, self.compiled.index
         s.allocate(
@@ -410,7 +413,7 @@ class Launch:
         """Write the fields that change at each launch, for at most ``most`` CPU threads."""
         s, compiled = self.scratch, self.compiled
         if values:
-            self._pack(values)
+            self._write_scalars(values)
         if self.together and not self.on_host:
             self._check_together()
         s.launches += 1
@@ -418,7 +421,7 @@ class Launch:
         if s.dirty or compiled.can_fail:
             s.begin()
         if self.scratch_version != s.version or self.threads != most:
-            self._fill_shared(most)
+            self._write_scratch(most)
         if compiled.fused and self.on_host:  # kernels of a GPU initialise it
             self.state.fill(0)
 
@@ -435,16 +438,16 @@ class Launch:
     def _resume(self, team: int, most: int, full: bool = True) -> None:
         """Prepare the execution of deferred items; grow stores and lists if one was ``full``."""
         if full:
-            self._handle_overflow(self._queue())
+            self._handle_overflow(self._full_queue())
             if self.together and not self.on_host:
                 self._check_together()
             if self.compiled.lists:
                 self.scratch.grow_high_degree_list(self._most_threads(most))
-        self._fill_shared(most)
+        self._write_scratch(most)
         # the launch keeps its number, so that locks of the first execution stay acquired
         RUN.pack_into(self.buffer, self.compiled.run_offset, 1, self.scratch.launches, team)
 
-    def _pack(self, values: Sequence[Any]) -> None:
+    def _write_scalars(self, values: Sequence[Any]) -> None:
         """Write the scalar arguments."""
         compiled = self.compiled
         try:
@@ -462,8 +465,8 @@ class Launch:
         if self.compiled.claims:
             rounds = int(self.device.to_host(s.status)[Status.ROUND])
         s.checks.begin(rounds)
-        self._fill()  # shadow words are allocated for all rows
-        self._fill_shared(most)
+        self._write_objects()  # shadow words are allocated for all rows
+        self._write_scratch(most)
         return rounds
 
     def _most_threads(self, most: int) -> int:  # upper bound of the threads of the launch
@@ -510,9 +513,9 @@ class Launch:
             arguments, state = self.arguments, self.state
             self._use(self.compiled.wider())
             self.arguments[:], self.state = arguments, state
-        self._fill(running=True)
+        self._write_objects(running=True)
 
-    def _queue(self) -> str:
+    def _full_queue(self) -> str:
         """The slot of the queue, if the step with deferred items runs until a queue is empty."""
         compiled, block, step = self.compiled, 0, 0
         if not compiled.queues:
@@ -562,7 +565,7 @@ class Launch:
         """The program's return value: a Python scalar."""
         kind, at = self.compiled.returns  # type: ignore[misc]
         if self.reported:
-            return kind.unpack_from(self.scratch.report.values, 8 * (STATUS + at))[0]
+            return kind.unpack_from(self.scratch.report.values, 8 * (STATUS_WORDS + at))[0]
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
 
 

@@ -21,16 +21,15 @@ from morph.language.errors import LanguageError
 from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.launch.binding import (
-    Compiled,
     Request,
     Where,
     bind,
     by_steps,
     closure_key,
     filter_key,
-    picker,
     prepare_objects,
 )
+from morph.launch.compiled import Compiled, picker
 from morph.launch.kernels import Launchable, launch_on_parts
 from morph.launch.launcher import Launch
 from morph.launch.locks import lock_of

@@ -20,7 +20,7 @@ from morph.launch.checked import is_checked, is_on
 from morph.launch.foreach import Program
 from morph.launch.launcher import RUN, Launch
 from morph.launch.lookup import launch_for
-from morph.launch.scratch import STATUS
+from morph.launch.scratch import STATUS_WORDS
 from morph.runtime.threads import get_num_threads
 
 FAILED = int(Status.FAILED)
@@ -59,8 +59,8 @@ class Prepared:
         self._run_at = compiled.run_offset
         self._launch_at = self._run_at // 8 + 1
         kind, at = compiled.returns  # type: ignore[misc]
-        self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
-        self.launch._fill()
+        self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS_WORDS + at)
+        self.launch._write_objects()
         self._call: Callable[[], None]  # the launch
         self.write: Callable[..., None]
         self._counted = [ref for ref in launch.touches if isinstance(ref(), Store)]
@@ -159,16 +159,16 @@ class Prepared:
         s = launch.scratch
         s.launches += 1
         if launch.scratch_version != s.version or launch.threads != most:
-            self._fill_shared(most)
+            self._write_scratch(most)
         launch.buffer[self._launch_at] = s.launches
         if state is not None:
             state[:] = self._initial_state
         self._call()
 
-    def _fill_shared(self, most: int) -> None:
+    def _write_scratch(self, most: int) -> None:
         """Write what changes with the scratch arrays or the number of threads."""
         launch, alone = self.launch, self.single_block
-        launch._fill_shared(most)
+        launch._write_scratch(most)
         pack_run(launch.buffer, self._run_at, 0, launch.scratch.launches, 1 if alone else most)
         self._call = launch.binary.bound(launch.arguments, 1 if alone else launch._items(), alone)
 

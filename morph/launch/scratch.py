@@ -24,7 +24,7 @@ checks: Hook[Any] = Hook("morph.launch.violations:Checks")
 # row several times: entries of most kernels have 32 bytes.
 LIST_BYTES = 1 << 28  # maximum of a side, unless 8 bytes for each possible row are more
 ENTRY_BYTES = 64  # bytes of an entry of the list of high-degree vertices
-STATUS, STATE = 64, 192  # words of the status, and of a program's state
+STATUS_WORDS, STATE_WORDS = 64, 192  # words of the status, and of a program's state
 STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
 POOL_WORD = 16  # index in ``barrier`` of the address of the thread pool; see kernels/target_cpu.h
 ROUNDS = 1 << 25  # of claims before the count restarts at 0; a key has bits for twice as many
@@ -47,8 +47,8 @@ class Scratch:
         self.dirty = False  # a launch that can fail has begun, and not ended normally
         self.running = False  # a launch is in progress
         self.claimed: WeakObjects[Any] = WeakObjects()  # stores with owner arrays
-        self.results = device.zeros(STATUS + STATE, np.int64)  # fetched together
-        self.status = self.results[:STATUS]
+        self.results = device.zeros(STATUS_WORDS + STATE_WORDS, np.int64)  # fetched together
+        self.status = self.results[:STATUS_WORDS]
         self.report = device.report(self.results)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
@@ -127,9 +127,9 @@ class Scratch:
 
     def state_for(self, size: int) -> Any:
         """Memory for the state of a running program."""
-        if size > STATE:
+        if size > STATE_WORDS:
             return self.device.zeros(size, np.int64)
-        return self.results[STATUS : STATUS + size]
+        return self.results[STATUS_WORDS : STATUS_WORDS + size]
 
     def begin(self) -> None:
         """Clear the status, also after a launch that an error or interrupt has ended."""

@@ -17,6 +17,7 @@ import numpy as np
 from morph.data.row import RowRange
 from morph.language.definition import Definition, filter_of
 from morph.language.source import Source
+from morph.launch.binding import content
 from morph.launch.checked import checked, is_checked
 from morph.launch.foreach import Call, Program, _accept, collected, foreach
 from morph.launch.jobs import Section, Sections, run_together, used
@@ -128,7 +129,7 @@ def _key(c: Call) -> tuple[Any, ...]:
     statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
     where: tuple[Any, ...] = (c.where,)
     if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
-        values = map(_value, c.where.__closure__ or ())
+        values = map(content, c.where.__closure__ or ())
         captured = (type(x) if isinstance(x, NUMBERS) else id(x) for x in values)
         where = c.where.__code__, id(c.where.__globals__), *captured
     options = c.together, c.balance, c.file, c.line
@@ -140,22 +141,14 @@ def _numbers(where: Any) -> dict[str, Any]:
     if not isinstance(where, FunctionType):
         return {}
     captured = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
-    return {name: x for name, c in captured if isinstance(x := _value(c), NUMBERS)}
-
-
-def _value(captured: CellType) -> Any:
-    """The value of a variable of a closure; None if it is not assigned yet."""
-    try:
-        return captured.cell_contents
-    except ValueError:
-        return None
+    return {name: x for name, c in captured if isinstance(x := content(c), NUMBERS)}
 
 
 def _frozen(where: Any) -> Any:
     """A copy of a lambda with the current values of its captured variables."""
     if not isinstance(where, FunctionType) or not where.__closure__:
         return where
-    closure = tuple(CellType(_value(c)) for c in where.__closure__)
+    closure = tuple(CellType(content(c)) for c in where.__closure__)
     return FunctionType(where.__code__, where.__globals__, where.__name__, None, closure)
 
 

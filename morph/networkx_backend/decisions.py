@@ -35,10 +35,6 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
             return "max_level"
     if kwargs.get("flow_func") is not None:
         return "flow_func"
-    if name == "pagerank":
-        given = dict(zip(("nstart", "weight", "dangling"), args[5:], strict=False)) | kwargs
-        if any(given.get(x) is not None for x in ("nstart", "dangling")):
-            return "nstart and dangling"
     return True
 
 

@@ -200,22 +200,20 @@ def pagerank(
     tol: float = 1.0e-6, nstart: Any = None, weight: Any = "weight", dangling: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
     """Return the PageRank of each node; the last iteration's L1 change is below ``n * tol``."""
-    for name, value in ("nstart", nstart), ("dangling", dangling):
-        if value is not None:
-            raise NotImplementedError(f"{name}: {shown(value)}: expected None")
     n = len(G)
     if n == 0:
         return {}
     graph = G.graph(weight)
-    jump = None
-    if personalization is not None:
-        jump = np.array([personalization.get(v, 0) for v in G.nodes.tolist()], np.float64)
-        if jump.sum() == 0:
-            raise ZeroDivisionError
-    try:
-        found = rank_points(
-            graph, alpha, n * tol, max_iter, personalization=jump, weighted=weight is not None
+    given = {
+        name: None if values is None else np.array([values.get(v, 0) for v in G.nodes], np.float64)
+        for name, values in (
+            ("personalization", personalization), ("start", nstart), ("dangling", dangling)
         )
+    }  # fmt: skip
+    if personalization is not None and not any(personalization.get(v, 0) for v in G.nodes):
+        raise ZeroDivisionError
+    try:
+        found = rank_points(graph, alpha, n * tol, max_iter, weighted=weight is not None, **given)
     except (TypeError, ValueError) as error:  # negative weights, a damping above 1
         raise NotImplementedError(str(error)) from error
     if not found.error < n * tol:

@@ -64,8 +64,9 @@ def gathered_pieces(ranks: Transport, pieces: Mapping[int, Piece]) -> list[Piece
 class PartitionedArray(NDArrayOperatorsMixin):
     """A result on the points of a partitioned graph: each part has the values of its own points.
 
-    Indexing, arithmetic, array methods and conversions gather the values, in order of ids, into one
-    array on the device of the first part; later accesses use that array.  `local` does not gather.
+    Indexing, array methods and conversions gather the values, in order of ids, into one array on
+    the device of the first part; later accesses use that array.  `local` and arithmetic with
+    numbers do not gather; arithmetic with arrays does.
     On MPI ranks each gathers into an array on its host; the access that gathers is a collective
     operation, which all ranks execute at the same place of the script.
     """
@@ -172,6 +173,14 @@ class PartitionedArray(NDArrayOperatorsMixin):
         return np.array(values, dtype) if copy else np.asarray(values, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        elementwise = method == "__call__" and ufunc.nout == 1 and not options
+        if elementwise and all(x is self or np.ndim(x) == 0 for x in inputs):
+
+            def call(where: Device, values: Array) -> Array:
+                with where.active():
+                    return ufunc(*(values if x is self else x for x in inputs))
+
+            return self.map(call)
         arrays = [x.gathered() if isinstance(x, PartitionedArray) else x for x in inputs]
         if "out" in options:
             outs = options["out"]

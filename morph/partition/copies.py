@@ -18,7 +18,8 @@ from morph.data.versions import Outdated, latest
 from morph.language.bundles import flat
 from morph.language.weak import WeakMap
 from morph.launch import lookup
-from morph.launch.binding import Compiled, Request
+from morph.launch.binding import Request
+from morph.launch.compiled import Compiled
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import Scratch, scratch
 from morph.launch.slots import Slots

@@ -23,7 +23,8 @@ from morph.language.bundles import flat
 from morph.language.messages import shortened
 from morph.language.weak import WeakMap
 from morph.launch import lookup
-from morph.launch.binding import Compiled, Request, Where, captured
+from morph.launch.binding import Request, Where, captured
+from morph.launch.compiled import Compiled
 from morph.launch.interpreted import InterpretedLaunch
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import Launch
@@ -53,7 +54,7 @@ from morph.partition.shared import shared_by
 from morph.partition.transport import error_texts, raise_any
 from morph.partition.views import PartitionedRange
 
-SMALL = 16  # values of a total; up to so many are written by one launch for all totals
+SMALL = 16  # values of a replicated column; up to so many are written by one launch for all
 
 
 def launch_on_parts(
@@ -148,7 +149,7 @@ class Report(NamedTuple):
         The numbers of items of each message, to all parts together.
     items : list of int
         The lengths of its share of each `PartitionedCollection`.
-    totals : list of bytes
+    replicated : list of bytes
         The values of each total.
     flags : list of bool
         Which flags are raised on it.
@@ -158,7 +159,7 @@ class Report(NamedTuple):
     headers: list[Any]
     boxes: list[int]
     items: list[int]
-    totals: list[bytes]
+    replicated: list[bytes]
     flags: list[bool]
 
 
@@ -247,7 +248,7 @@ class PartitionedLaunch(LaunchOnParts):
         graph._steps += 1
         self._set_lengths(None)
         self._prepare_mirrors()
-        before, operations = self._totals(), dict[tuple[str, str], str]()
+        before, operations = self._replicated_values(), dict[tuple[str, str], str]()
         try:
             errors = self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
             sent = {} if any(errors.values()) else self._to_send()
@@ -264,7 +265,7 @@ class PartitionedLaunch(LaunchOnParts):
             for slot, column in found.writes:
                 self._table(slot)._stale.add(column, operations.get((slot, column), ""))
         self._set_lengths(reports)
-        if found.totals or found.flags:
+        if found.replicated or found.flags:
             self._agree(before, reports)
         for x in found.copies:
             shared.take_back(graph.points, x.columns, x.changed)
@@ -297,8 +298,8 @@ class PartitionedLaunch(LaunchOnParts):
                 boxes = [len(p.object(m.slot)) for m in found.messages]
                 items = [len(x.local(k)) for x in self._lists()]
                 flags = [bool(p.object(slot)) for slot in found.flags]
-                totals = [a.tobytes() for a in self._totals_of(p)]
-                report = Report(None, headers, boxes, items, totals, flags)
+                values = [a.tobytes() for a in self._replicated_values_of(p)]
+                report = Report(None, headers, boxes, items, values, flags)
             reports[k] = tuple(report)  # pickled in less time than a named tuple
         gathered = [Report(*x) for x in graph.transport.gather(reports)]
         raise_any(errors, [x.error for x in gathered])
@@ -387,25 +388,25 @@ class PartitionedLaunch(LaunchOnParts):
 
     # --- replicated values -----------------------------------------------------------------------
 
-    def _totals(self) -> list[Any]:
-        """The values of the totals, which are equal in all parts."""
-        return self._totals_of(self.parts[0])
+    def _replicated_values(self) -> list[Any]:
+        """The replicated values, which are equal in all parts."""
+        return self._replicated_values_of(self.parts[0])
 
-    def _totals_of(self, p: PartStep) -> list[Any]:
-        """The values of the totals in one part."""
-        columns = [getattr(p.object(t.slot), t.column) for t in self.partitioning.totals]
+    def _replicated_values_of(self, p: PartStep) -> list[Any]:
+        """The replicated values of one part."""
+        columns = [getattr(p.object(t.slot), t.column) for t in self.partitioning.replicated]
         return [np.array(p.launch.device.to_host(x.array)) for x in columns]
 
     def _agree(self, before: list[Any], reports: Sequence[Report]) -> None:
         """Combine the copies of replicated columns to one value in all parts."""
         found = self.partitioning
         agreed = []
-        for i, (t, x) in enumerate(zip(found.totals, before, strict=True)):
-            after = [np.frombuffer(r.totals[i], x.dtype).reshape(x.shape) for r in reports]
+        for i, (t, x) in enumerate(zip(found.replicated, before, strict=True)):
+            after = [np.frombuffer(r.replicated[i], x.dtype).reshape(x.shape) for r in reports]
             agreed.append(_agreed(t.op, x, after))
         for p in self.parts:
             small, device = [], p.launch.device
-            for t, values in zip(found.totals, agreed, strict=True):
+            for t, values in zip(found.replicated, agreed, strict=True):
                 array = getattr(p.object(t.slot), t.column).array
                 if array.ndim == 1 and array.size <= SMALL:
                     small.append((array, values))

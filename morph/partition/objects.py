@@ -11,7 +11,8 @@ from morph.compiler.partitioning.derivation import Hidden
 from morph.data.row import Row
 from morph.language.bundles import flat, is_bundle
 from morph.language.messages import shown
-from morph.launch.binding import Compiled, Where, captured, closure_key, content, filter_key
+from morph.launch.binding import Where, captured, closure_key, content, filter_key
+from morph.launch.compiled import Compiled
 from morph.launch.kernels import Launchable
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph

@@ -24,7 +24,8 @@ from morph.compiler.partitioning.program import (
 )
 from morph.data.table import Table
 from morph.data.versions import latest
-from morph.launch.binding import Compiled, Where
+from morph.launch.binding import Where
+from morph.launch.compiled import Compiled
 from morph.launch.kernels import Launchable
 from morph.launch.slots import Slots
 from morph.partition.graph import NUMBERED, PartitionedGraph
@@ -316,7 +317,7 @@ class PersistentProgram(LaunchOfAllParts):
             for p, x in zip(self.launches, self._objects(slot), strict=True):
                 if x.capacity < most:
                     p._match_capacity(slot, most)
-                    p._fill(running=True)
+                    p._write_objects(running=True)
 
     def _refuse_lost(self) -> None:
         """Raise an error if a part has received a point of which it has no copy."""

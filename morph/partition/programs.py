@@ -10,7 +10,8 @@ from morph.language.bundles import flat
 from morph.language.errors import LanguageError
 from morph.language.weak import WeakMap
 from morph.launch import lookup
-from morph.launch.binding import Compiled, Request
+from morph.launch.binding import Request
+from morph.launch.compiled import Compiled
 from morph.launch.slots import Slots
 from morph.partition.graph import PartitionedGraph
 from morph.partition.objects import Call, LaunchOnParts, derived_unit, of_part, owners_of, sizes_of

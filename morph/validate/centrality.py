@@ -20,6 +20,7 @@ def pagerank(
     tolerance: float = 1e-9,
     *,
     personalization: Any = None,
+    dangling: Any = None,
     weighted: bool = False,
 ) -> None:
     """Check ranks: none is negative, their sum is 1, and one more power iteration changes little.
@@ -31,7 +32,7 @@ def pagerank(
     ----------
     graph : Graph
     rank : array of float, shape (n,)
-    damping, personalization, weighted
+    damping, personalization, dangling, weighted
         As in `morph.pagerank`.
     tolerance : float
         Largest accepted change of one iteration, in the L1 norm.
@@ -46,16 +47,16 @@ def pagerank(
     refuse(~(found >= 0), lambda v: f"{arcs.vertex(v)} has the rank {found[v]}")
     if arcs.alive.any() and not abs(found.sum() - 1) <= tolerance:
         raise WrongAnswer(f"the ranks have the sum {found.sum()}, which is not 1")
-    jump = arcs.alive.astype(np.float64)
-    if personalization is not None:
-        jump *= arcs.host(personalization, "personalization").astype(np.float64)
-    jump /= max(jump.sum(), np.finfo(float).tiny)
+    jump, sink = (
+        _distribution(graph, arcs, personalization if given is None else given)
+        for given in (None, dangling)
+    )
     weight = arcs.weight.astype(np.float64) if weighted else np.ones(len(arcs.src))
     out = np.bincount(arcs.src, weight, arcs.n)
-    dangling = out == 0
-    given = np.where(dangling, 0.0, found / np.where(dangling, 1.0, out))
+    ends = out == 0
+    given = np.where(ends, 0.0, found / np.where(ends, 1.0, out))
     pulled = np.bincount(arcs.dst, given[arcs.src] * weight, arcs.n)
-    again = damping * pulled + (1 - damping + damping * found[dangling].sum()) * jump
+    again = damping * (pulled + found[ends].sum() * sink) + (1 - damping) * jump
     change = abs(again - found)
     if not change.sum() <= tolerance:
         v = int(change.argmax())
@@ -63,6 +64,15 @@ def pagerank(
             f"{arcs.vertex(v)} has the rank {found[v]}, which one more iteration makes {again[v]};"
             f" all ranks change by {change.sum():.3g} in sum"
         )
+
+
+def _distribution(graph: Graph, arcs: Arcs, given: Any) -> Floats:
+    """Relative probabilities of the live points, with sum 1."""
+    values = arcs.alive.astype(np.float64)
+    if given is not None:
+        values *= np.asarray(graph.device.to_host(given), np.float64)
+    values /= max(values.sum(), np.finfo(float).tiny)
+    return values
 
 
 def betweenness(

@@ -109,11 +109,11 @@ def test_the_weight_of_a_forest_does_not_wrap_around(target):
 @given(edge_lists(weights=st.integers(0, 3)), st.booleans(), st.booleans(), st.data())
 def test_pagerank(target, edges, directed, weighted, data):
     n, src, dst, w = edges
-    jump = data.draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n).filter(any))
+    vector = st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n).filter(any)
+    jump, sink, begin = (data.draw(vector) for _ in range(3))
     g = graph_of(edges, target, directed=directed)
-    found = morph.pagerank(
-        g, tolerance=1e-13, iterations=1000, personalization=jump, weighted=weighted
-    )
+    own = {"personalization": jump, "dangling": sink, "start": begin, "weighted": weighted}
+    found = morph.pagerank(g, tolerance=1e-13, iterations=1000, **own)
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(range(n))
     arcs = zip(src.tolist(), dst.tolist(), w.tolist(), strict=True)
@@ -121,14 +121,15 @@ def test_pagerank(target, edges, directed, weighted, data):
         graph.add_edge(a, b, weight=x if weighted else 1)
         if not directed and a != b:
             graph.add_edge(b, a, weight=x if weighted else 1)
-    start = None if jump is None else dict(enumerate(jump))
-    want = nx.pagerank(graph, tol=1e-14, max_iter=2000, personalization=start)
+    theirs = dict(zip(("personalization", "dangling", "nstart"), (jump, sink, begin), strict=True))
+    theirs = {name: dict(enumerate(x)) for name, x in theirs.items() if x is not None}
+    want = nx.pagerank(graph, tol=1e-14, max_iter=2000, **theirs)
     assert np.allclose(host(found.rank), [want[i] for i in range(n)], atol=1e-10)
     assert float(found.rank.sum()) == pytest.approx(1)
-    single = morph.pagerank(g, personalization=jump, weighted=weighted, dtype="f4")
+    single = morph.pagerank(g, **own, dtype="f4")
     assert single.rank.dtype == np.float32 and single.error < 1e-6
     assert np.allclose(host(single.rank), [want[i] for i in range(n)], atol=1e-5)
-    how = {"tolerance": 0, "iterations": 2, "personalization": jump, "weighted": weighted}
+    how = {"tolerance": 0, "iterations": 2, **own}
     first, later = (host(morph.pagerank(g, **how).rank) for _ in range(2))
     assert np.allclose(later, first, rtol=1e-12, atol=0)
 
@@ -227,6 +228,8 @@ def test_large_graphs_with_many_threads(device):
         (lambda g: morph.pagerank(g, iterations=0), "must be positive"),
         (lambda g: morph.pagerank(g, dtype="i4"), "ranks are float64 or float32, not int32"),
         (lambda g: morph.pagerank(g, personalization=[1]), r"has shape \(1,\), not \(2,\)"),
+        (lambda g: morph.pagerank(g, dangling=[1]), r"dangling has shape \(1,\), not \(2,\)"),
+        (lambda g: morph.pagerank(g, start=[0, 0]), "start has the sum 0.0"),
         (lambda g: morph.pagerank(g, personalization=[1, -1]), "negative or not finite"),
         (
             lambda g: morph.pagerank(g, personalization=[0, 0]),

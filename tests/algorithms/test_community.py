@@ -368,9 +368,13 @@ def test_a_size_for_each_query_and_a_graph_that_changes():
     assert found[1].min_degree == 6
     (most,) = morph.community(g, members[:1], np.array([[1, 2**63]], np.uint64))
     assert most.min_degree == morph.community(g, int(members[0]), (1, 80)).min_degree > 1
+    large, none = morph.community(g, members[:2], [(1, 2**70), (2**70, 2**71)])
+    assert large.min_degree == most.min_degree and none is None
+    assert morph.community(g, int(members[1]), (2**70, 2**71)) is None
     g.apply(deletes=(edges[0], edges[1]))
     assert morph.community(g, members[:3], sizes) != found
     for wrong, error in (([[1, 2]] * 2, TypeError), ([[1.5, 2]] * 3, TypeError),
+                         ([[0, 2**70]] * 3, ValueError),
                          ([[1, 2], [0, 1], [1, 1]], ValueError)):  # fmt: skip
         with pytest.raises(error, match="size is a pair"):
             morph.community(g, members[:3], wrong)
@@ -381,6 +385,7 @@ def test_a_size_for_each_query_and_a_graph_that_changes():
     [
         ((0, 3), TypeError, "size is a pair of integers, the least and the largest, not 3"),
         ((0, np.array(3)), TypeError, "size is a pair of integers, the least and the largest"),
+        (([0, 1], [(1, 2), (1,)]), ValueError, "size: rows of different lengths"),
         ((0, (3, 2)), ValueError, "size is a pair 1 <= least <= largest, not .3, 2."),
         ((0, (0, 2)), ValueError, "size is a pair 1 <= least <= largest, not .0, 2."),
         ((0, (1.5, 2)), TypeError, "size is an integer, not 1.5"),

@@ -235,6 +235,11 @@ def test_pagerank(graph, data):
     compare("pagerank", graph, max_iter=2, tol=1e-14, must=True)
     values = {v: data.draw(st.integers(0, 3)) for v in [*graph][::2]}
     compare("pagerank", graph, personalization=values, tol=1e-14, max_iter=1000, must=True)
+    start, lost = ({v: data.draw(st.integers(1, 3)) for v in [*graph][k:]} for k in (0, 1))
+    compare("pagerank", graph, nstart=start, max_iter=2, tol=1e-14, must=True)
+    compare("pagerank", graph, nstart=start, max_iter=1, tol=0.3, must=True)
+    if lost:
+        compare("pagerank", graph, dangling=lost, tol=1e-14, max_iter=1000, must=True)
 
 
 @tries(60)
@@ -395,8 +400,8 @@ def test_messages_name_the_argument_and_its_value():
         "G: a DiGraph": lambda: backend.transitivity(arcs),
         "weight: 'cost': expected None": lambda: backend.clustering(H, weight="cost"),
         "flow_func: 3: expected None": lambda: backend.maximum_flow_value(H, 0, 1, flow_func=3),
-        "nstart: {0: 1}: expected None": lambda: backend.pagerank(H, nstart={0: 1}),
-        "dangling: {0: 1}": lambda: backend.pagerank(H, dangling={0: 1}),
+        "start has the sum 0.0": lambda: backend.pagerank(H, nstart={0: 0}),
+        "dangling has a value that is negative": lambda: backend.pagerank(H, dangling={0: -1}),
         "max_level: 2: expected None": lambda: backend.leiden_communities(H, max_level=2),
         "resolution is finite and 0 or more, not -1": lambda: backend.leiden_communities(
             H, resolution=-1, seed=random.Random(1)
@@ -447,8 +452,7 @@ def test_what_can_run():
     graph = nx.path_graph(3)
     assert backend.can_run("pagerank", (graph,), {}) is True
     assert isinstance(backend.can_run("pagerank", (Mine(graph),), {}), str)
-    assert isinstance(backend.can_run("pagerank", (graph,), {"nstart": {0: 1}}), str)
-    assert isinstance(backend.can_run("pagerank", (graph, 0.8, None, 9, 1e-3, {0: 1}), {}), str)
+    assert backend.can_run("pagerank", (graph, 0.8, None, 9, 1e-3, {0: 1}), {}) is True
     assert isinstance(backend.can_run("leiden_communities", (graph, "w", 1, 2), {}), str)
     assert isinstance(backend.can_run("leiden_communities", (graph,), {"max_level": 2}), str)
     assert backend.can_run("leiden_communities", (graph, "w", 1, None, 5), {}) is True
@@ -486,7 +490,7 @@ grid.add_edge((0, 0), (5, 6), weight=2)                     # the conversion is 
 assert nx.dijkstra_path_length(grid, (0, 0), (5, 6), backend="morph") == 2
 assert nx.dijkstra_path(pickle.loads(pickle.dumps(grid)), (0, 0), (5, 6)) == [(0, 0), (5, 6)]
 try:
-    nx.pagerank(grid, nstart={(0, 0): 1}, backend="morph")
+    nx.clustering(grid, weight="weight", backend="morph")
 except NotImplementedError:
     pass
 else:

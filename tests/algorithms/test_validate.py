@@ -179,8 +179,12 @@ def test_forests(edges, directed, data):
 @given(small, st.booleans(), st.booleans(), st.data())
 def test_ranks(edges, directed, weighted, data):
     g, n = graph_of(edges, "cpu", directed=directed), edges[0]
-    jump = data.draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n).filter(any))
-    how = {"weighted": weighted, "personalization": jump}
+    vector = st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n).filter(any)
+    how = {
+        "weighted": weighted,
+        "personalization": data.draw(vector),
+        "dangling": data.draw(vector),
+    }
     rank = host(morph.pagerank(g, tolerance=1e-10, **how).rank)
     validate.pagerank(g, rank, **how)
     at = data.draw(st.integers(0, n - 1))

@@ -142,6 +142,10 @@ def test_limits() -> None:
         ([], "tri", "triangulate"),
         (["sat", "--method"], "dec", "decimation"),
         (["bfs", "--device"], "cp", "cpu"),
+        (["warm", "bfs"], "tri", "triangulate"),
+        (["convert", "--from"], "me", "metis"),
+        (["convert", "--weight-type"], "fl", "float32"),
+        (["generate", "rmat", "--format"], "m", "mtx"),
     ],
 )
 def test_completion(words: list[str], begun: str, offered: str) -> None:

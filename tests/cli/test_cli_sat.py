@@ -136,6 +136,8 @@ def test_wrong_answers_are_reported(cnf, tmp_path):
         (["a.cnf", "--device", "tpu"], "--device"),
         (["a.cnf", "--device", "cpu,tpu"], "--device"),
         (["a.cnf", "--plot", "none/p.png"], "--plot: there is no directory"),
+        (["a.cnf", "--plot", "p.png", "--method", "search"], "--plot is of decimation"),
+        (["a.cnf", "--plot", "p.png", "--max-rounds", 0], "--plot is of decimation"),
         (["a.cnf", "--strict"], "the header declares 3 clauses, there are 1"),
         (["b.cnf"], "b.cnf:2: expected a literal"),
         (["c.cnf"], "c.cnf:2: expected a literal"),

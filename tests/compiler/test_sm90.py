@@ -16,8 +16,8 @@ from every_unit import forget_units, launched
 
 from morph.compiler.codegen.unit import entry, prelude_of
 from morph.compiler.frontend import program
-from morph.launch import binding
 from morph.launch.checked import is_checked
+from morph.launch.compiled import Compiled
 from morph.runtime.cuda import combining, small_copies
 from morph.runtime.toolchain import cuda
 
@@ -36,7 +36,7 @@ class Units(list):
 def units(monkeypatch):
     """What is launched meanwhile: the unit and its text, by kernel; programs that are inlined."""
     seen = Units()
-    load, inline = binding.Compiled.binary, program.inlined
+    load, inline = Compiled.binary, program.inlined
 
     def spy(compiled, *args):
         seen.append(compiled)
@@ -46,7 +46,7 @@ def units(monkeypatch):
         seen.inlined.add(definition.name)
         return inline(definition, number)
 
-    monkeypatch.setattr(binding.Compiled, "binary", spy)
+    monkeypatch.setattr(Compiled, "binary", spy)
     monkeypatch.setattr(program, "inlined", inlined)
     forget_units(monkeypatch)
     return seen

@@ -199,6 +199,18 @@ def test_distances_of_a_changing_graph_without_weights(target, directed):
         d.apply(([0], [1]))
 
 
+@pytest.mark.parametrize("least", [0, 9, 10**6, 2**70, -3])
+def test_integers_as_nodes_of_networkx(least):
+    """Small integers are found by a table, others by a dict; keys may be equal numbers."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from([least + 2, least, least + 1])
+    graph.add_edges_from([(least, np.float64(least + 1) if least < 10 else least + 1)])
+    graph.add_edges_from([(least + 2, least), (least + 1, least + 2)])
+    g = morph.Graph.from_networkx(graph, device="cpu")
+    found = {(g.labels[u], g.labels[v]) for u, v in zip(*g.edge_list()[:2], strict=True)}
+    assert found == set(graph.edges)
+
+
 def test_alike_from_networkx_and_on_the_command_line(tmp_path):
     graph = nx.gnm_random_graph(30, 50, seed=1)
     edges = np.array(graph.edges)

@@ -130,4 +130,4 @@ def test_the_loop_is_shared():
     """One thread ran a point's edges of both directions."""
     sums("cpu", STAR, "auto", 0)
     assert "WORK_SHARING = true" in summing.source()
-    assert "typedef Both Rows;" in summing.source()  # offsets are loaded once a row
+    assert "typedef BothDirections Rows;" in summing.source()  # offsets are loaded once a row

@@ -22,6 +22,7 @@ import morph
 from morph.compiler.codegen.unit import entry, prelude, source
 from morph.compiler.ir import abi
 from morph.launch import binding
+from morph.launch.compiled import Compiled
 from morph.launch.scratch import scratch
 from morph.launch.violations import Checks
 from morph.prelude import (
@@ -746,10 +747,8 @@ def test_algorithms_are_clean(target, both, edges):
 @pytest.mark.nvrtc
 def test_checked_units_compile_for_a_gpu(monkeypatch):
     seen = []
-    load = binding.Compiled.binary
-    monkeypatch.setattr(
-        binding.Compiled, "binary", lambda c, *args: (seen.append(c), load(c, *args))[1]
-    )
+    load = Compiled.binary
+    monkeypatch.setattr(Compiled, "binary", lambda c, *args: (seen.append(c), load(c, *args))[1])
     monkeypatch.setattr(binding, "_compiled", {})
     g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9], symmetrize=True)
     g.points.add("a", i64)

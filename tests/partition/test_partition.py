@@ -585,7 +585,8 @@ def test_algorithms_of_parts(directed, devices):
     assert np.array_equal(host(found.core), wanted.core) and found.largest == wanted.largest
     assert np.array_equal(host(morph.k_core(parts, 5).points), morph.k_core(g, 5).points)
     jump = np.arange(len(g.points))
-    for options in ({}, {"personalization": jump}, {"weighted": True}):
+    own = {"personalization": jump, "dangling": jump[::-1].copy(), "start": jump % 3}
+    for options in ({}, own, {"weighted": True}):
         wanted, found = morph.pagerank(g, **options), morph.pagerank(parts, **options)
         assert found.iterations == wanted.iterations
         assert np.allclose(host(found.rank), wanted.rank, rtol=1e-13, atol=0)
@@ -751,6 +752,12 @@ def test_results_stay_in_parts_until_they_are_read(by):
     pieces = [found.local(k).tolist() for k in range(2)]
     assert pieces == [wanted[ids].tolist() for ids in owned]
     assert (found.shape, found.ndim, found.dtype, len(found)) == ((5,), 1, np.int32, 5)
+    changed = 1 + found / 2  # each part computes its own values
+    assert isinstance(changed, morph.PartitionedArray) and changed.dtype == np.float64
+    assert [changed.local(k).tolist() for k in range(2)] == [
+        (1 + wanted[i] / 2).tolist() for i in owned
+    ]
+    assert isinstance(morph.betweenness(parts, [0]).centrality, morph.PartitionedArray)
     assert [found.local(k).tolist() for k in range(2)] == pieces
     assert found[1:3].tolist() == [1, 2] and list(found) == wanted.tolist()
     assert (found + found).tolist() == (2 * wanted).tolist() and found.max() == 4

@@ -65,7 +65,7 @@ def test_minima_are_combined_and_mirrors_keep_what_they_were_offered():
     assert steps(found) == [["Foreach", "Agree", "Exchange", "Foreach"]]
     (agree,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Agree))
     (exchange,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Exchange))
-    assert agree.flags == ("changed",) and agree.totals == ()
+    assert agree.flags == ("changed",) and agree.values == ()
     assert [(m.column, m.op) for m in exchange.combines] == [("dist", "min")]
     assert exchange.spreads == ()
     assert found.spreads == (("g.points", "dist"),) and ("g.points", "dist") in found.stale
@@ -158,7 +158,7 @@ def test_sums_begin_at_mirrors_of_zero():
     found = derived(peel_all, g, lists(g)[0], morph.Scalars(g, remaining=0))
     peel = next(names for names in steps(found) if "FillMirrors" in names)
     assert peel == ["FillMirrors", "Foreach", "Agree", "Exchange"]
-    (total,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Total))
+    (total,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.ReplicatedValue))
     assert total.op == "add" and total.place.column == "remaining"
     assert total.before.name == found.unit.state[-1][0]
     choose = next(names for names in steps(found) if names[0] == "OneThread")

@@ -11,7 +11,13 @@ from small import points
 import morph
 from morph.compiler.codegen.unit import entry, prelude_of, source
 from morph.compiler.ir import nodes as ir
-from morph.compiler.partitioning.derivation import Combine, Hidden, Total, derive, describe
+from morph.compiler.partitioning.derivation import (
+    Combine,
+    Hidden,
+    ReplicatedColumn,
+    derive,
+    describe,
+)
 from morph.language.types import I64
 from morph.launch.binding import Request, bind
 from morph.prelude import (
@@ -65,7 +71,7 @@ def test_an_atomic_without_result_changes_the_mirror():
     assert columns(found.spreads) == {"dist"}  # a mirror begins with the owner's value
     assert columns(found.writes) == {"dist", "near"}
     assert found.flags == ("changed",)
-    assert found.messages == found.totals == ()
+    assert found.messages == found.replicated == ()
     (step,) = found.unit.blocks[0].steps
     assert step.start.value == 0
     assert [(h.what, h.graph) for h in found.hidden] == [("owned_points", "g")]
@@ -322,12 +328,15 @@ def test_totals_of_all_parts():
     g = graph()
     s = morph.Scalars(g, number=0, largest=-1, last=0, total=0.0, least=0, steps=0)
     found = derived(count, g.points, s, morph.Flag(g), g)
-    totals = {(t.column, t.op) for t in found.totals}
+    totals = {(t.column, t.op) for t in found.replicated}
     assert totals == {("number", "add"), ("largest", "max"), ("last", "set")}
     assert found.flags == ("fl",)
     found = derived(sum_up, s.table, g)
     slot = found.unit.blocks[0].steps[0].slot
-    assert found.totals == (Total(slot, "least", "min"), Total(slot, "total", "sum"))
+    assert found.replicated == (
+        ReplicatedColumn(slot, "least", "min"),
+        ReplicatedColumn(slot, "total", "sum"),
+    )
     (step,) = found.unit.blocks[0].steps
     assert step.start is step.stop is None  # each part has all scalars, and loops over own points
     assert [h.what for h in found.hidden] == ["owned_points"]
@@ -381,7 +390,7 @@ def test_plain_writes_that_parts_make_alike():
     g = graph()
     s = morph.Scalars(g, number=0, largest=-1, last=0, steps=0)
     totals = [
-        derived(kernel, items, *args, where=where).totals
+        derived(kernel, items, *args, where=where).replicated
         for kernel, items, args, where in [
             (write_one_value, g.points, (s, g, 2), None),
             (write_in_one_item, g.points, (s, s.table), lambda p: p.id == 4 and p.near > 1),

@@ -111,6 +111,7 @@ HOOKS = {
     "morph.launch.jobs": "an interrupt ends launches",
     "morph.launch.ahead": "the first call begins to compile its units",
     "morph.launch.binding": "the compiler is imported when a unit has no record",
+    "morph.launch.compiled": "the compiler prints, and enlarges, a unit without a record",
     "morph.launch.launcher": "a violation, or a full queue, is looked up in the IR",
     "morph.launch.lookup": "the device `python` imports the interpreter",
     "morph.launch.scratch": "the checked mode imports the sites",

@@ -62,7 +62,7 @@ template <class T> T load(const T* p) {
     if (draw() % 8 == 0) std::this_thread::yield();
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
-template <class A> void add_totals(const A&) {}
+template <class A> void flush_partial_sums(const A&) {}
 template <class T, class X> void store(T* p, X x) { __atomic_store_n(p, T(x), __ATOMIC_RELAXED); }
 static u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
 static void acquire() {}

@@ -93,10 +93,10 @@ static void waiting_is_not_computing() {
     CHECK(measure() == 3 * MS && pool->busy == 5 * MS);
 }
 static void cores_of_other_processes_are_left_to_them() {
-    pool->cores = 16, pool->workers = 15, pool->asleep = 15;
+    pool->cores = 16, pool->workers = 15, pool->sleeping_workers = 15;
     now_runnable = 9, count_free_cores();  // this thread and eight of others
     CHECK(allowed(16) == 8 && allowed(2) == 2);
-    pool->asleep = 0, now_runnable = 16, count_free_cores();
+    pool->sleeping_workers = 0, now_runnable = 16, count_free_cores();
     CHECK(allowed(16) == 8);  // counted a moment ago
     now_wall += COUNT_INTERVAL, count_free_cores();
     CHECK(allowed(16) == 16);  // its own workers spin

@@ -301,7 +301,7 @@ def test_no_lanes_are_combined_in_called_functions():
 extern "C" __global__ void count(i64* meta, i32 n) {
     i32 reservation = n;
     if (threadIdx.x < n) add_up(meta, n);
-    if (threadIdx.x > n) add_for_all<MOST_TOTALS>(meta + 2, n);
+    if (threadIdx.x > n) add_to_total<MOST_TOTALS>(meta + 2, n);
     meta[1] = Slots(meta, 1, reservation).first();
 }
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from morph import Formula, generate, survey
 from morph.algorithms.sat import flip_state, probsat, search
 from morph.algorithms.sat.flip_state import FlipState
 from morph.algorithms.sat.probsat import walksat
+from morph.algorithms.sat.statistics import Statistics
 from morph.testing import fail_allocation, team
 from morph.validate import implications, satisfied
 
@@ -301,9 +301,8 @@ def test_a_gpu_counts_unsatisfied_clauses_and_the_checker_confirms_models(monkey
 
     monkeypatch.setattr(search.validate, "satisfied", noted)
     settings = search.Settings(0, [there], "auto", {}, 1000, None, None)
-    call = SimpleNamespace(settings=settings, found={}, spend=lambda *_: None)
     model = np.array([True, True, True])
-    it = search.ModelSearch(formula, call, False, False)
+    it = search.ModelSearch(formula, settings, Statistics(), False, False)
     assert it._check(~model) == 1 and not checked
     assert it._check(model) == 0 and len(checked) == 1
     it.formula = Formula.of([[1, 2], [], [-3], []], 3)  # empty clauses count

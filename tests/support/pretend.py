@@ -301,7 +301,7 @@ class Launch:
     def __call__(self, words: Any, items: int, alone: bool = False) -> None:
         """Run the unit on the CPU, which wants its state cleared."""
         if not words[self.replay]:
-            scratch.scratch(self.on).results.view(np.ndarray)[scratch.STATUS :] = 0
+            scratch.scratch(self.on).results.view(np.ndarray)[scratch.STATUS_WORDS :] = 0
         self.launch(words, items)
 
     def bound(self, words: Any, items: int, alone: bool = False) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 
 from morph.compiler.codegen.unit import entry, prelude_of, source
 from morph.compiler.ir import nodes as ir
-from morph.launch import binding, interpreted, kept, launcher, lookup, records
+from morph.launch import interpreted, kept, launcher, lookup, records
+from morph.launch.compiled import Compiled
 from morph.launch.foreach import Program
 from morph.partition.persistent import PersistentProgram
 from morph.runtime import device
@@ -29,13 +30,13 @@ class Recorder:
         self.names: set[str] = set()  # of functions in the units
         self.inside = 0  # programs that run kernel by kernel
         self.seen: set[int] = set()
-        self.units: list[binding.Compiled] = []  # keeps their ids
+        self.units: list[Compiled] = []  # keeps their ids
 
     def install(self) -> None:
         """Replace the launches of this process."""
         recorder = self
 
-        def interpreted_binary(compiled: binding.Compiled, faults: bool, seed: int) -> Any:
+        def interpreted_binary(compiled: Compiled, faults: bool, seed: int) -> Any:
             return None if compiled.unit.fused else interpreter.load(compiled.unit, seed)
 
         def interpret(self: launcher.Launch, values: Any, alone: bool) -> None:
@@ -61,13 +62,13 @@ class Recorder:
             raise device.DeviceError("hashes are recorded on the CPU")
 
         records.enabled = False
-        binding.Compiled.binary = interpreted_binary  # type: ignore[method-assign]
+        Compiled.binary = interpreted_binary  # type: ignore[method-assign]
         launcher.Launch._launch = interpret  # type: ignore[method-assign]
         Program.__call__ = Program.alone = call  # type: ignore[method-assign]
         kept.KeptLaunches.run = lambda _, program, *args: program(*args)  # type: ignore[method-assign]
         cuda.find = no_gpu
 
-    def compiled(self, made: binding.Compiled) -> None:
+    def compiled(self, made: Compiled) -> None:
         """Record a unit that is launched."""
         key = id(made) * 2 + bool(self.inside)
         if key in self.seen:

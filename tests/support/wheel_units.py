@@ -30,7 +30,8 @@ import morph  # noqa: E402
 from morph.cli import warm  # noqa: E402
 from morph.compiler.codegen.prelude import prelude  # noqa: E402
 from morph.language.bundles import flat, is_bundle  # noqa: E402
-from morph.launch import binding, common_units, records  # noqa: E402
+from morph.launch import binding, common_units, compiled, records  # noqa: E402
+from morph.launch.compiled import Compiled, Parsed  # noqa: E402
 from morph.launch.prepared import Prepared  # noqa: E402
 from morph.runtime.cuda.device import CudaDevice  # noqa: E402
 from morph.runtime.interpreter.memory import BoundStore, Memory  # noqa: E402
@@ -94,7 +95,7 @@ class Texts(Recorder):
         super().__init__()
         self.built: dict[str, str] = {}  # names by texts
 
-    def compiled(self, made: binding.Compiled) -> None:
+    def compiled(self, made: Compiled) -> None:
         """Record a unit that is launched, unless the text of its program has it."""
         if not self.inside:
             self.build(prelude(*made.outline.prelude) + made.text, name=made.name)
@@ -108,19 +109,19 @@ class Texts(Recorder):
         """Replace launches, also of prepared programs and on a simulated GPU."""
         super().install()
         cpu.build = self.build
-        recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, binding.Compiled.wider
-        binding.MOST = sys.maxsize  # units are not compiled again
+        recorder, of, bind, wider = self, Prepared.of, BoundStore.bind, Compiled.wider
+        binding.MAX_UNITS = sys.maxsize  # units are not compiled again
         binding.compile_unit = common_units.compile_unit = partial(once, binding.compile_unit, {})
-        printed, print_unit = dict[int, tuple[Any, str]](), binding.print_unit
+        printed, print_unit = dict[int, tuple[Any, str]](), compiled.print_unit
 
         def print_once(unit: Any) -> str:
             if id(unit) not in printed:
                 printed[id(unit)] = unit, print_unit(unit)
             return printed[id(unit)][1]
 
-        binding.print_unit = print_once
+        compiled.print_unit = print_once
 
-        def made_wider(self: binding.Compiled) -> binding.Compiled:
+        def made_wider(self: Compiled) -> Compiled:
             recorder.compiled(found := wider(self))
             return found
 
@@ -151,7 +152,7 @@ class Texts(Recorder):
             for key, arrays in self.adjacency.items():
                 self.adjacency[key] = tuple(map(on_host, arrays))
 
-        binding.Compiled.wider = made_wider
+        Compiled.wider = made_wider
         Prepared.of, Prepared.run = staticmethod(made), run
         BoundStore.bind, Memory.bind = bind_store, bind_memory
 
@@ -170,9 +171,7 @@ class Texts(Recorder):
             self.inside -= 1
 
 
-def once(
-    function: Any, known: dict[Any, tuple[Any, Any]], description: Any, slots: Any
-) -> binding.Parsed:
+def once(function: Any, known: dict[Any, tuple[Any, Any]], description: Any, slots: Any) -> Parsed:
     """Compile a unit once for all devices, unless it depends on a captured object."""
     key = replace(description, device=morph.device("cpu")).key
     if key in known and known[key][1]():

@@ -42,6 +42,7 @@ from morph.language.arguments import boolean, check_callable, check_number, inte
 from morph.language.messages import shown
 from morph.runtime.arrays import listed
 
+LARGEST_SIZE = int(np.iinfo(np.int64).max)  # no graph has more vertices: larger sizes mean this
 INITIAL_CAPACITY = 1 << 12  # of solutions
 NARROW = 256  # vertices that are searched first where there are more
 MAX_UNREDUCED, MAX_UNREDUCED_CPU = NARROW, 1 << 30  # candidates; larger sets are reduced first
@@ -214,8 +215,8 @@ def community(
     TypeError
         If a query, a size, or ``top`` is not an integer, or ``time`` not a number.
     ValueError
-        If a query is not a vertex, the sizes are not 1 <= least <= most, ``time`` is negative, or
-        ``top`` below 1.
+        If a query is not a vertex, the sizes are not 1 <= least <= most, or lists of different
+        lengths, ``time`` is negative, or ``top`` below 1.
     """
     check_callable(progress, "progress")
     begin = clock.monotonic()
@@ -227,9 +228,9 @@ def community(
     if top is not None and (top := integer(top, "top")) < 1:
         raise ValueError(f"top is a number of subgraphs from 1 on, not {top}")
     top = None if top is None else min(top, NO_LIMIT)
-    pair = None if np.ndim(size) == 2 else _sizes(size)
+    pair = None if np.ndim(listed(size, "size")) == 2 else _sizes(size)
     vertex = source_rows(graph, q, "q").astype(np.int64)
-    sizes = np.tile(pair, (len(vertex), 1)) if pair else _pairs(size, len(vertex))
+    sizes = np.full((len(vertex), 2), pair) if pair else _pairs(size, len(vertex))
     given = simple_graph(graph)
     end = np.inf if time is None else begin + time
     run = Run(Queries(given, vertex, sizes), end, progress)
@@ -245,12 +246,14 @@ def _sizes(size: Any) -> tuple[int, int]:
     least, most = (integer(x, "size") for x in size)
     if not 1 <= least <= most:
         raise ValueError(f"size is a pair 1 <= least <= largest, not ({least}, {most})")
-    return least, most
+    return min(least, LARGEST_SIZE), min(most, LARGEST_SIZE)
 
 
 def _pairs(size: Any, count: int) -> Ints:
     """Check a pair of sizes for each query."""
     given = np.asarray(listed(size, "size"))
+    if given.dtype == object and given.shape == (count, 2):  # integers of more than 64 bits
+        given = np.array([[min(integer(x, "size"), LARGEST_SIZE) for x in row] for row in given])
     if given.shape != (count, 2) or given.dtype.kind not in "iu":
         raise TypeError(
             f"size is a pair of integers, or one for each of {count} queries, not {shown(size)}"
@@ -259,7 +262,7 @@ def _pairs(size: Any, count: int) -> Ints:
     if wrong.size:
         least, most = given[wrong[0]].tolist()
         raise ValueError(f"size is a pair 1 <= least <= largest, not ({least}, {most})")
-    pairs: Ints = np.minimum(given, np.iinfo(np.int64).max).astype(np.int64)  # of uint64, too
+    pairs: Ints = np.minimum(given, LARGEST_SIZE).astype(np.int64)  # of uint64, too
     return pairs
 
 

@@ -39,6 +39,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach
+from morph.launch.kept import KeptLaunches
 from morph.prelude import i32, i64, u64
 from morph.runtime.threads import get_num_threads
 
@@ -276,6 +277,8 @@ class OneLaunchTables(SetTables):
         self.given.extend(GIVEN * degrees)
         n = len(tables.graph.points)
         self.words = min(STANDARD_WORDS, -(-n // WORD))  # sets of small graphs need fewer
+        self.launches: dict[bool, KeptLaunches] = {}  # with the queues swapped or not
+        self.slots: Any = None  # those of the launches
 
     def arguments(self, degrees: int, max_depth: int, limit: int, swapped: bool) -> OneLaunch:
         """Return the arguments of a search for degrees, with the queues ``swapped`` or not."""
@@ -287,6 +290,13 @@ class OneLaunchTables(SetTables):
             *queues, self.state(max_depth, self.words, limit), table, t.entries, t.alive,
             t.remaining, t.frontier, t.next_frontier, self.outcome.value, self.given.value,
         )  # fmt: skip
+
+    def run(self, launched: Any, s: OneLaunch, *args: Any) -> Any:
+        """Call a program with the `arguments`; later calls need no look-up of its launch."""
+        if s.table.slots is not self.slots:  # the hash table has grown
+            self.launches, self.slots = {}, s.table.slots
+        kept = self.launches.setdefault(s.queue is self.deferred, KeptLaunches())
+        return kept.run(launched, s, *args)
 
     def search(
         self, vertex: int, sizes: tuple[int, int], degrees: tuple[int, int], most_degrees: int,
@@ -320,7 +330,7 @@ class OneLaunchTables(SetTables):
         limit, reported = self.node_limit(self.words), 0
         most = max(most_degrees, 1)
         start, given = clock.monotonic(), self.arguments(most, depth, limit, swapped)
-        while decide(given, x, *statics) == VISIT:
+        while self.run(decide, given, x, *statics) == VISIT:
             x = x._replace(best=-1)  # continue
             if visits:
                 nodes = int(self.counters.nodes)
@@ -372,7 +382,8 @@ class OneLaunchTables(SetTables):
         while True:
             start = clock.monotonic()
             s = self.arguments(count, width + 1, limit, swapped)
-            if decide_few(s, count, width, self.words, NARROW_NODES, what, self.words) != VISIT:
+            numbers = count, width, self.words, NARROW_NODES, what, self.words
+            if self.run(decide_few, s, *numbers) != VISIT:
                 break
             report(nodes := int(self.counters.nodes))
             reported += nodes

@@ -135,8 +135,8 @@ def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
 
 def source_rows(graph: Graph, source: Any, name: str = "source") -> Any:
     """Check ids of points like `source_ids`; preserves their order and duplicates."""
-    source_ids(graph, source, name)
-    return graph.ids_of(source, name).astype(np.int32)
+    found = source_ids(graph, source, name)
+    return found if type(source) is int else graph.ids_of(source, name).astype(np.int32)
 
 
 def vertex_id(graph: Graph, vertex: Any, name: str) -> int:

@@ -267,10 +267,14 @@ def betweenness(
     normalized, endpoints = boolean(normalized, "normalized"), boolean(endpoints, "endpoints")
     weighted = boolean(weighted, "weighted")
     chosen = chosen_sources(graph, sources, seed)
+    scale, own = _scales(graph, len(chosen), endpoints, normalized)
+    scale = own if len(chosen) == graph.points.live else scale
     with dependencies(graph, chosen, float(endpoints), weighted):
+        if own != scale:
+            graph.points.share[chosen] = graph.points.share[chosen] * (own / scale)
         (share,) = results(graph, "share")
     with results_device(graph).active():
-        share *= _scale(graph, chosen, endpoints, normalized)
+        share = share * scale
     return Betweenness(share, chosen.astype(np.int64))
 
 
@@ -399,18 +403,15 @@ def _sweep(
             each(scaled)
 
 
-def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any:
-    """Return the factor of the sums over ``sources``: a number, or an array of float64, (n,).
+def _scales(graph: Graph, k: int, endpoints: bool, normalized: bool) -> tuple[float, float]:
+    """Return the factors of the sums over ``k`` sources, of other points and of the sources.
 
     Without ``endpoints``, a source is on no path from itself, so it has one source fewer.
     """
-    xp, live, k = results_device(graph).xp, graph.points.live, len(sources)
+    live = graph.points.live
     others = live if endpoints else live - 1  # possible ends of a path through a point
     if others < 2 or k == 0:
-        return 1.0
+        return 1.0, 1.0
     whole = 1 / (others - 1) if normalized else others / (1 if graph.directed else 2)
-    if endpoints or k == live:
-        return whole / (k if endpoints else k - 1)
-    scale = xp.full(len(graph.points), whole / k)
-    scale[xp.asarray(sources)] = whole / (k - 1) if k > 1 else np.nan
-    return scale
+    fewer = k if endpoints else k - 1
+    return whole / k, whole / fewer if fewer else np.nan

@@ -1,10 +1,10 @@
 """PageRank by power iteration, pulling along in-edges.
 
-``rank(v) = d * sum of rank(u) * w(u, v) / out(u) over edges u -> v + (1 - d + d * dangling) *
-jump(v)``, where d is the damping, ``out(u)`` the out-strength of u (the weight of all its
-out-edges), ``dangling`` the rank of all points of out-strength 0, and ``jump`` the teleport vector,
-of sum 1 (Page, Brin, Motwani, Winograd 1999; Unnikrishnan et al., Falcon, figure 33).  An iteration
-reads every in-edge once: O(n + m).
+``rank(v) = d * sum of rank(u) * w(u, v) / out(u) over edges u -> v + (1 - d) * jump(v) + d * lost *
+sink(v)``, where d is the damping, ``out(u)`` the out-strength of u (the weight of all its
+out-edges), ``lost`` the rank of all points of out-strength 0, and ``jump`` and ``sink`` are vectors
+of sum 1, usually the same (Page, Brin, Motwani, Winograd 1999; Unnikrishnan et al., Falcon, figure
+33).  An iteration reads every in-edge once: O(n + m).
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ class PageRank(NamedTuple):
     error: float
 
 
+class _Vectors(NamedTuple):
+    """Vectors of sum 1, numbers if uniform; ``start`` and ``sink`` are None if as ``jump``."""
+
+    jump: Any
+    start: Any
+    sink: Any
+
+
 class _Programs(NamedTuple):
     iterate: Any
     iterate_weighted: Any
@@ -47,6 +55,15 @@ class _Variant(NamedTuple):
     program: Any
     columns: Mapping[str, Any] = {}  # of the points: dtype and initial value
     arriving: Any = None  # column of the edges: weight of the reverse edge
+
+
+@func
+def teleport(p, base):
+    if hasattr(p, "extra"):  # then `jump` has the sinks
+        return base * p.jump + p.extra
+    if hasattr(p, "jump"):
+        return base * p.jump
+    return base
 
 
 def _kernels(real: Any, part: Any) -> Any:
@@ -67,12 +84,6 @@ def _kernels(real: Any, part: Any) -> Any:
         atomic_add(totals.change, abs(f64(given) - before))
         atomic_add(totals.dangling, rank)
         return given
-
-    @func
-    def teleport(p, base):
-        if hasattr(p, "jump"):
-            return base * p.jump
-        return base
 
     @kernel
     def initialise(p, given, totals):
@@ -167,6 +178,8 @@ def pagerank(
     iterations: int = 200,
     *,
     personalization: Any = None,
+    dangling: Any = None,
+    start: Any = None,
     weighted: bool = False,
     dtype: Any = np.float64,
 ) -> PageRank:
@@ -186,6 +199,11 @@ def pagerank(
     personalization : array, shape (n,), optional
         Teleport vector up to a factor: relative probabilities of the points after a jump, by
         default uniform.
+    dangling : array, shape (n,), optional
+        Relative probabilities of the points after a point without out-edges (or with weights of 0
+        only), by default as after a jump.
+    start : array, shape (n,), optional
+        Ranks before the first iteration, up to a factor, by default the teleport vector.
     weighted : bool
         Follow an edge with a probability in proportion to its ``weight`` (1 without weights).
     dtype : dtype
@@ -202,18 +220,14 @@ def pagerank(
     Raises
     ------
     TypeError
-        If an argument is not a number, or ``personalization`` not an array of numbers.
+        If an argument is not a number, or ``personalization``, ``dangling`` or ``start`` not an
+        array of numbers.
     ValueError
         If ``dtype`` is unsupported, ``damping`` is outside [0, 1], ``tolerance`` is negative,
-        ``iterations`` is below 1, or if weights or values of ``personalization`` are missing,
-        negative or not finite, or a positive weight is below 1e-290 or above 1e290.
+        ``iterations`` is below 1, or if weights or values of these arrays are missing, negative or
+        not finite, or a positive weight is below 1e-290 or above 1e290.
     """
-    try:
-        kind = np.dtype(dtype)
-    except (TypeError, ValueError):
-        raise ValueError(f"ranks are float64 or float32, not {shown(dtype)}") from None
-    if kind not in TOLERANCE:
-        raise ValueError(f"ranks are float64 or float32, not {kind}")
+    kind = _dtype_of_ranks(dtype)
     weighted = boolean(weighted, "weighted")
     single = kind == np.float32
     programs = DOUBLE if not single else MIXED if weighted else SINGLE
@@ -226,11 +240,25 @@ def pagerank(
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
-    jump = _teleport_vector(graph, personalization)
+    vectors = _Vectors(
+        _distribution(graph, personalization, "personalization"),
+        None if start is None else _distribution(graph, start, "start"),
+        None if dangling is None else _distribution(graph, dangling, "dangling"),
+    )
     limits = float(damping), float(tolerance), iterations
     if weighted and "weight" in graph.edges.columns:
-        return _iterate(graph, _weighted(graph, programs), kind, jump, limits)
-    return _iterate(graph, _Variant(programs.iterate), kind, jump, limits)
+        return _iterate(graph, _weighted(graph, programs), kind, vectors, limits)
+    return _iterate(graph, _Variant(programs.iterate), kind, vectors, limits)
+
+
+def _dtype_of_ranks(dtype: Any) -> Any:
+    try:
+        kind = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"ranks are float64 or float32, not {shown(dtype)}") from None
+    if kind not in TOLERANCE:
+        raise ValueError(f"ranks are float64 or float32, not {kind}")
+    return kind
 
 
 def _weighted(graph: Any, programs: _Programs) -> _Variant:
@@ -243,15 +271,24 @@ def _weighted(graph: Any, programs: _Programs) -> _Variant:
     return _Variant(programs.iterate_reversed, columns, arriving)
 
 
-def _iterate(graph: Any, variant: _Variant, kind: Any, jump: Any, limits: Any) -> PageRank:
+def _iterate(
+    graph: Any, variant: _Variant, kind: Any, vectors: _Vectors, limits: Any
+) -> PageRank:  # fmt: skip
     """Run a variant; ``kind`` is the dtype, ``limits`` are damping, tolerance and iterations."""
-    arriving = variant.arriving
+    arriving, (jump, start, sink) = variant.arriving, vectors
     edges = None if arriving is None else {"arriving": (arriving.dtype, 0)}
-    uniform = isinstance(jump, float)
-    names = ["rank", "given", "after"] + ([] if uniform else ["jump"])
+    given: dict[str, Any] = {}  # contents of columns
+    if sink is not None:
+        given = {"jump": sink, "extra": (1 - limits[0]) * (jump - sink)}
+    elif not isinstance(jump, float):
+        given = {"jump": jump}
+    names = ["rank", "given", "after", *given]
     points: dict[str, Any] = dict.fromkeys(names, (kind, 0.0)) | dict(variant.columns)
-    if uniform:
-        points["rank"] = kind, jump
+    start = jump if start is None else start
+    if isinstance(start, float):
+        points["rank"] = kind, start
+    else:
+        given["rank"] = start
 
     def make() -> list[Any]:
         return [Scalars(graph, dangling=0.0, change=0.0)]
@@ -259,41 +296,41 @@ def _iterate(graph: Any, variant: _Variant, kind: Any, jump: Any, limits: Any) -
     with workspace(graph, "pagerank", make, edges, **points) as (totals,):
         if arriving is not None:
             graph.edges.arriving[live_edges(graph)] = arriving
-        if not uniform:
-            graph.points.jump[:] = graph.points.rank[:] = jump
+        for name, values in given.items():
+            getattr(graph.points, name)[:] = values
         by_tiles = graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext()
         with by_tiles, early_results(graph, "rank") as found:
-            done = variant.program(graph, totals, jump if uniform else 1.0, *limits)
+            done = variant.program(graph, totals, 1.0 if "jump" in given else jump, *limits)
         (rank,) = found.arrays()
         return PageRank(rank, done, float(totals.change))
 
 
-def _teleport_vector(graph: Graph, personalization: Any) -> Any:
-    """Return the teleport vector: shape (n,), sum 1 over the live points; a number if uniform."""
+def _distribution(graph: Graph, given: Any, name: str) -> Any:
+    """Return a vector of sum 1 over the live points, shape (n,); a number if it is uniform."""
     n, live = len(graph.points), graph.points.live
-    if personalization is None and live == n:
+    if given is None and live == n:
         return 1 / max(n, 1)
     xp = graph.device.xp
     with graph.device.active():
-        jump = xp.ones(n)
-        if personalization is not None:
-            if isinstance(personalization, Mapping):
-                raise TypeError("personalization is an array with a value for each vertex, no dict")
-            refuse_masked(personalization, "personalization")
-            jump = graph.device.asarray(listed(personalization, "personalization"))
-            if jump.dtype.kind not in "biuf":
-                raise TypeError(f"personalization holds {jump.dtype}: expected numbers")
-            jump = jump.astype(np.float64)
-            if jump.shape != (n,):
-                raise ValueError(f"personalization has shape {jump.shape}, not ({n},)")
-            if not all_true((jump >= 0) & (jump < np.inf)):
-                raise ValueError("personalization has a value that is negative or not finite")
+        values = xp.ones(n)
+        if given is not None:
+            if isinstance(given, Mapping):
+                raise TypeError(f"{name} is an array with a value for each vertex, no dict")
+            refuse_masked(given, name)
+            values = graph.device.asarray(listed(given, name))
+            if values.dtype.kind not in "biuf":
+                raise TypeError(f"{name} holds {values.dtype}: expected numbers")
+            values = values.astype(np.float64)
+            if values.shape != (n,):
+                raise ValueError(f"{name} has shape {values.shape}, not ({n},)")
+            if not all_true((values >= 0) & (values < np.inf)):
+                raise ValueError(f"{name} has a value that is negative or not finite")
         if graph.points.deletes:
-            jump = xp.where(graph.points.alive, jump, 0.0)
-        total = float(jump.sum())
-        if personalization is not None and not 0 < total < np.inf:
-            raise ValueError(f"personalization has the sum {total}, which must be positive")
-        return jump / max(total, 1) if personalization is None else jump / total
+            values = xp.where(graph.points.alive, values, 0.0)
+        total = float(values.sum())
+        if given is not None and not 0 < total < np.inf:
+            raise ValueError(f"{name} has the sum {total}, which must be positive")
+        return values / max(total, 1) if given is None else values / total
 
 
 def _reverse_weights(graph: Graph | PartitionedGraph) -> Any:

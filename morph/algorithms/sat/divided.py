@@ -28,8 +28,8 @@ from morph.algorithms.sat.search import (
     UNSATISFIABLE,
     Reporter,
     Settings,
-    size_of_rest,
 )
+from morph.algorithms.sat.statistics import Statistics
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
 from morph.partition.group import RankGroup
@@ -52,8 +52,7 @@ class DividedSearch(Reporter):
 
     Attributes
     ----------
-    found, seconds : dict
-        Fields of the `Solution`.
+    statistics : Statistics
     model : array of bool
         The best assignment so far, on all ranks.
     failed : int array
@@ -63,8 +62,7 @@ class DividedSearch(Reporter):
     def __init__(self, formula: DividedFormula, group: RankGroup, settings: Settings) -> None:
         self.formula, self.group, self.settings = formula, group, settings
         self.where = group.devices[group.here.start]
-        self.seconds: dict[str, float] = {}
-        self.found: dict[str, Any] = {}
+        self.statistics = Statistics()
         self.model: Assignment = np.zeros(formula.variables, bool)
         self.failed = self._unsatisfied(self.model)
 
@@ -72,7 +70,7 @@ class DividedSearch(Reporter):
         """Try until a model is found, or no attempt is left; return status and reason."""
         own = self.settings.method != "auto"
         for k, options in enumerate([self.settings.options] if own else DECIMATIONS):
-            self.found["attempts"] = k + 1
+            self.statistics.attempts = k + 1
             if self._attempt((self.settings.seed + k * 0x9E3779B9) % 2**32, options):
                 return UNSATISFIABLE, EMPTY
             if not self.failed.size:
@@ -87,9 +85,8 @@ class DividedSearch(Reporter):
             options_of(self.formula.variables, **options), float("inf"), self._round,
         )  # fmt: skip
         done = run.result(status)
-        for phase, spent in done.seconds.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + spent
-        self.found |= {"rounds": done.rounds, "rollbacks": done.rollbacks, "stopped": done.status}
+        self.statistics.add_seconds(done.seconds)
+        self.statistics.set_decimation(done.rounds, done.rollbacks, done.status)
         if done.status == "unsatisfiable":
             formula = self.formula.on_first_rank()  # checked independently of the search
             refuted = self._timed("refutation", lambda: formula and validate.refuted(formula))
@@ -97,7 +94,7 @@ class DividedSearch(Reporter):
                 raise validate.WrongAnswer("unit propagation on ranks refutes a formula alone")
             return True
         rest, model = done.rest, done.assignment == 1
-        self.found |= size_of_rest(rest.variables, rest.clauses)
+        self.statistics.set_rest(rest.variables, rest.clauses)
         names = done.variables
         if rest.clauses:
             model = self._beliefs(run, rest, seed)
@@ -117,9 +114,8 @@ class DividedSearch(Reporter):
         self._report("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
         started = monotonic()
         done = continued(run, seed, self.group.devices, float("inf"), self._belief)
-        self._spend("beliefs", started)
-        self.found["believed"] = done.rounds
-        self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
+        self.statistics.spend("beliefs", started)
+        self.statistics.set_beliefs(done)
         model: Assignment = done.assignment == 1
         last = done.likely
         if done.rest.clauses:
@@ -138,8 +134,7 @@ class DividedSearch(Reporter):
             return np.packbits(found.model), found.flips, found.steps
 
         bits, made, steps = self._timed("search", walk)
-        for name, count in (("flips", made), ("steps", steps)):
-            self.found[name] = self.found.get(name, 0) + count
+        self.statistics.add_search(made, steps)
         values: Assignment = np.unpackbits(bits, count=part.variables).astype(bool)
         return values
 
@@ -147,12 +142,8 @@ class DividedSearch(Reporter):
         """Call a function on the first rank, and add its time to a phase."""
         started = monotonic()
         found = self.group.on_first(run)
-        self._spend(phase, started)
+        self.statistics.spend(phase, started)
         return found
-
-    def _spend(self, phase: str, started: float) -> None:
-        """Add the time since ``started`` to a phase."""
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + monotonic() - started
 
     def _keep(self, model: Assignment) -> None:
         """Keep an assignment unless it leaves more clauses unsatisfied than the best so far."""
@@ -166,5 +157,5 @@ class DividedSearch(Reporter):
         held = validate.satisfied(self.formula.local, model)
         own = np.flatnonzero(~held) + self.formula.first
         found = self.group.gather({self.group.here.start: own.astype(np.int64)})
-        self._spend("check", started)
+        self.statistics.spend("check", started)
         return np.concatenate(found)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.algorithms.sat.literals import has_literal, literal
 from morph.algorithms.sat.residual import Space, arrange, sizes, space_for, write_residual
 from morph.data.collection import Flag
 from morph.data.formula import Formula
@@ -204,12 +205,12 @@ def begin(c, g, sums, seed, scale, ahead):
     """Give a clause's messages their first value, the survey being uniform at random."""
     s = 0
     if ahead > 0:
-        while s < len(g.slots) and c.id + ahead < g.slots[s].count:
-            prefetch(sums[g.entries[g.slots[s].first + c.id + ahead].variable.id].by_sign)
+        while has_literal(g, c.id + ahead, s):
+            prefetch(sums[literal(g, c.id + ahead, s).variable.id].by_sign)
             s += 1
     s = 0
-    while s < len(g.slots) and c.id < g.slots[s].count:
-        e = g.entries[g.slots[s].first + c.id]
+    while has_literal(g, c.id, s):
+        e = literal(g, c.id, s)
         v = e.variable
         none = f32((hash_pair(c.origin, v.origin, seed) >> u32(8)) + u32(1)) * f32(2.0**-24)
         own = i32(f32(0.5) - log2(max(none, f32(2.0**-CERTAIN))) * scale)

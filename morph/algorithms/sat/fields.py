@@ -30,6 +30,7 @@ from morph.algorithms.sat.factors import (
     reduced,
     rest_of,
 )
+from morph.algorithms.sat.literals import has_literal, literal
 from morph.algorithms.sat.marginals import (
     FINE,
     Marginals,
@@ -137,8 +138,8 @@ def assign(p):
 @kernel
 def unsatisfied(c, g, broken):
     s = 0
-    while s < len(g.slots) and c.id < g.slots[s].count:
-        e = g.entries[g.slots[s].first + c.id]
+    while has_literal(g, c.id, s):
+        e = literal(g, c.id, s)
         if (e.variable.value == 1) == (e.message >= 0):
             return
         s += 1

@@ -28,6 +28,7 @@ from morph.algorithms.sat.factors import (
     Factors,
     hash_pair,
 )
+from morph.algorithms.sat.literals import has_literal, literal
 from morph.algorithms.sat.residual import CHOSEN
 from morph.algorithms.sat.surveys import LEAST, warning
 from morph.launch.foreach import foreach, func, kernel, program
@@ -102,12 +103,12 @@ def sum_clauses(total, g, sums, rho, unit, certain, ahead):
     bits = i64(0)
     for c in g.clauses:
         s = 0
-        while ahead > 0 and s < len(g.slots) and c.id + ahead < g.slots[s].count:
-            prefetch(sums[g.entries[g.slots[s].first + c.id + ahead].variable.id].by_sign)
+        while ahead > 0 and has_literal(g, c.id + ahead, s):
+            prefetch(sums[literal(g, c.id + ahead, s).variable.id].by_sign)
             s += 1
         product, s = f32(1), 0
-        while s < len(g.slots) and c.id < g.slots[s].count:
-            e = g.entries[g.slots[s].first + c.id]
+        while has_literal(g, c.id, s):
+            e = literal(g, c.id, s)
             product *= warning(sums[e.variable.id].by_sign, e.message, rho, unit)
             if (~e.message if e.message < 0 else e.message) >= certain:
                 atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))

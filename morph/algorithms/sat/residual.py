@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from morph.algorithms.sat.literals import has_literal, literal
 from morph.data.table import Table
 from morph.launch.foreach import foreach, kernel, program
 from morph.operators.scan import plus, scan_column, scan_space
@@ -50,8 +51,8 @@ def clear(b):
 def measure(c, g, buckets, chunks, size):
     """Count a clause by its chunk and the literals that it has left, 0 if it is satisfied."""
     length, s = 0, 0
-    while s < len(g.slots) and c.id < g.slots[s].count:
-        e = g.entries[g.slots[s].first + c.id]
+    while has_literal(g, c.id, s):
+        e = literal(g, c.id, s)
         value = e.variable.value
         if value < 0:
             length += 1
@@ -156,25 +157,25 @@ def move_clause(c, g, sums, old, ahead):
         s = 0
         if c.id + 2 * ahead < len(g.clauses):  # the new row of a variable, which is read first
             later = old.clauses[c.id + 2 * ahead].source
-            while s < len(old.slots) and later < old.slots[s].count:
-                prefetch(old.entries[old.slots[s].first + later].variable.fresh)
+            while has_literal(old, later, s):
+                prefetch(literal(old, later, s).variable.fresh)
                 s += 1
         s = 0
         if c.id + ahead < len(g.clauses):
             soon = old.clauses[c.id + ahead].source
-            while s < len(old.slots) and soon < old.slots[s].count:
-                fresh = old.entries[old.slots[s].first + soon].variable.fresh
+            while has_literal(old, soon, s):
+                fresh = literal(old, soon, s).variable.fresh
                 if fresh >= 0:
                     prefetch(sums[fresh].by_sign)
                 s += 1
     was = old.clauses[old.clauses[c.id].source]
     c.origin = was.origin
     k, s = 0, 0
-    while s < len(old.slots) and was.id < old.slots[s].count:
-        e = old.entries[old.slots[s].first + was.id]
+    while has_literal(old, was.id, s):
+        e = literal(old, was.id, s)
         fresh, message = e.variable.fresh, e.message
         if fresh >= 0:
-            to = g.entries[g.slots[k].first + c.id]
+            to = literal(g, c.id, k)
             to.variable = g.points[fresh]
             to.message = message
             negated = message >> 31

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from morph.algorithms.sat.probsat import (
     unsatisfied,
 )
 from morph.algorithms.sat.rounds import Decimation, Round
+from morph.algorithms.sat.statistics import Statistics
 from morph.data.formula import Formula
 from morph.runtime.device import Device
 from morph.runtime.toolchain import OutOfTime, deadline
@@ -77,17 +78,6 @@ class Settings(NamedTuple):
         return self.method == "auto" and (self.max_rounds > 0 or self.complete is True)
 
 
-class Call(Protocol):
-    """The call of `solve` that a search belongs to."""
-
-    settings: Settings
-    seconds: dict[str, float]
-    found: dict[str, Any]  # fields of the `Solution`
-
-    def spend(self, phase: str, started: float) -> None:
-        """Add the time since ``started`` to a phase."""
-
-
 def build_seconds(where: Device, formula: Formula) -> float:
     """Bound the time to make the tables of a formula."""
     return (BUILD + UPDATES / where.throughput) * formula.literals.size
@@ -97,14 +87,6 @@ def random_values(variables: int, seed: int) -> NDArray[np.bool_]:
     """Return random values for variables."""
     drawn: NDArray[np.bool_] = np.random.PCG64(seed).random_raw(variables) >> 63 != 0
     return drawn
-
-
-def size_of_rest(variables: int, clauses: int) -> dict[str, Any]:
-    """Return the fields of a `Solution` before beliefs and local search process the rest."""
-    return {
-        "left": variables, "left_clauses": clauses, "walked": variables, "walked_clauses": clauses,
-        "flips": 0, "steps": 0, "believed": [],
-    }  # fmt: skip
 
 
 class Residual:
@@ -170,13 +152,14 @@ class ModelSearch(Reporter):
 
     model: NDArray[np.bool_]
 
-    def __init__(self, formula: Formula, call: Call, limited: bool, tries_first: bool) -> None:
-        self.formula, self.call = formula, call
+    def __init__(
+        self, formula: Formula, settings: Settings, statistics: Statistics,
+        limited: bool, tries_first: bool,
+    ) -> None:  # fmt: skip
+        self.formula, self.settings, self.statistics = formula, settings, statistics
         self.limited, self.tries_first = limited, tries_first
-        self.settings = call.settings
-        self.seed, self.where = self.settings.seed, self.settings.where
-        self.max_rounds = 0 if self.settings.method == "search" else self.settings.max_rounds
-        self.found = call.found
+        self.seed, self.where = settings.seed, settings.where
+        self.max_rounds = 0 if settings.method == "search" else settings.max_rounds
         self.unsatisfied, self.attempts = formula.clauses + 1, 0
         self.tables: Tables | None = None  # of all clauses, for local search on the host
 
@@ -210,7 +193,7 @@ class ModelSearch(Reporter):
         while self.unsatisfied and self._left() > self._build(self.formula):
             model, failed = self._attempt(self.attempts)
             self.attempts += 1
-            self.found["attempts"] = self.attempts
+            self.statistics.attempts = self.attempts
             if model is None:
                 return EMPTY
             self._keep(model, failed)
@@ -232,8 +215,7 @@ class ModelSearch(Reporter):
     def _first(self) -> str:
         """Run local search and CaDiCaL in turn; return a reason if the formula is refuted."""
         formula, until = self.formula, self.until
-        self.found |= {"walked": formula.variables, "walked_clauses": formula.clauses}
-        self.found |= {"flips": 0, "steps": 0}
+        self.statistics.set_searched(formula.variables, formula.clauses)
         complete = self.settings.complete
         complete = available() if complete is None else complete
         for k, (flips, conflicts) in enumerate(FIRST if complete else FIRST[-1:]):
@@ -264,7 +246,7 @@ class ModelSearch(Reporter):
             if self.settings.complete:
                 raise
             return False
-        self.call.spend("CaDiCaL", started)
+        self.statistics.spend("CaDiCaL", started)
         if found:
             self._keep(model, self._check(model))
         return found is False
@@ -277,7 +259,7 @@ class ModelSearch(Reporter):
         residual = self._decimated(k, seed)
         if residual.status == REFUTED and self._refuted_by_units():
             return None, 0
-        self.found |= size_of_rest(residual.variables, residual.clauses)
+        self.statistics.set_rest(residual.variables, residual.clauses)
         early = k < ATTEMPTS - 1  # the next method may be quicker than a long search now
         if residual.status == "astray" and early:
             assignment = residual.result().assignment == 1
@@ -296,7 +278,7 @@ class ModelSearch(Reporter):
         formula = self.formula
         if self._refuted_by_units():
             return None, 0
-        self.found |= size_of_rest(formula.variables, formula.clauses)
+        self.statistics.set_rest(formula.variables, formula.clauses)
         most = self.settings.options.get("max_flips", self._long())
         model = self._search(formula, None, seed, most)
         return model, self._check(model)
@@ -305,14 +287,14 @@ class ModelSearch(Reporter):
         """Check whether unit propagation refutes the formula."""
         started = monotonic()
         refuted = validate.refuted(self.formula)
-        self.call.spend("refutation", started)
+        self.statistics.spend("refutation", started)
         return refuted
 
     def _searches(self, residual: Residual, k: int) -> Iterator[tuple[Formula, Any, int]]:
         """Yield the local searches of the k-th attempt, as `_improve` takes them."""
         started = monotonic()
         done, every = residual.result(), ALL_EACH * self.formula.variables
-        self.call.spend("rest", started)
+        self.statistics.spend("rest", started)
         yield done.rest, done.variables, REST_EACH * residual.variables
         if residual.status in ("paramagnetic", "rounds"):
             yield self.formula, slice(None), every
@@ -339,10 +321,8 @@ class ModelSearch(Reporter):
         else:
             done = method(self.formula, seed, self.where, **limits, **options)
             residual = Residual.of_result(done)
-        for phase, spent in residual.seconds.items():
-            self.call.seconds[phase] = self.call.seconds.get(phase, 0.0) + spent
-        self.found |= {"rounds": residual.rounds, "rollbacks": residual.rollbacks}
-        self.found["stopped"] = residual.status
+        self.statistics.add_seconds(residual.seconds)
+        self.statistics.set_decimation(residual.rounds, residual.rollbacks, residual.status)
         return residual
 
     def _improve(
@@ -389,12 +369,11 @@ class ModelSearch(Reporter):
                 residual.result().rest, seed, self.where,
                 lossy=True, max_seconds=self._left(), progress=self._belief,
             )  # fmt: skip
-        self.call.spend("beliefs", started)
+        self.statistics.spend("beliefs", started)
         if done.status == REFUTED:  # of the rest only: surveys fixed wrong values
             model = random_values(residual.variables, seed)
         else:
-            self.found["believed"] = done.rounds
-            self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
+            self.statistics.set_beliefs(done)
             model, last = done.assignment == 1, done.likely
             if done.rest.clauses:
                 last = self._search(done.rest, last, seed, done.rest.variables)
@@ -415,9 +394,8 @@ class ModelSearch(Reporter):
         time = max(self._left(), 0) if self.limited else None
         tables = self.tables if formula is self.formula else None
         walk = local_search(formula, model, seed, flips, time, self.where, self._walked, tables)
-        for name, count in (("flips", walk.flips), ("steps", walk.steps)):
-            self.found[name] = self.found.get(name, 0) + count
-        self.call.spend("search", started)
+        self.statistics.add_search(walk.flips, walk.steps)
+        self.statistics.spend("search", started)
         return walk.model
 
     def _check(self, model: Any) -> int:
@@ -428,7 +406,7 @@ class ModelSearch(Reporter):
         if not left:
             held = validate.satisfied(self.formula, model)
             left = int(held.size - held.sum())
-        self.call.spend("check", started)
+        self.statistics.spend("check", started)
         return left
 
     def _build(self, formula: Formula) -> float:

@@ -29,6 +29,7 @@ from morph.algorithms.sat.search import (
     build_seconds,
 )
 from morph.algorithms.sat.simplify import Part, Simplified, simplify
+from morph.algorithms.sat.statistics import Statistics
 from morph.data.formula import Formula, read_cnf
 from morph.language.arguments import boolean, check_callable, check_number, integer
 from morph.language.messages import shown
@@ -274,8 +275,7 @@ def _solve_on_ranks(cnf: Any, group: RankGroup, settings: Settings) -> Solution:
         reason = f"{reason}: {failed.size} of {formula.clauses} clauses are left unsatisfied"
         reason = f"{reason}; {INCOMPLETE}"
     failed = failed[:0] if model is None else failed
-    return Solution(status, reason, model, failed.size, failed, seconds=search.seconds,
-                    **search.found)  # fmt: skip
+    return Solution(status, reason, model, failed.size, failed, **vars(search.statistics))
 
 
 def check_method(method: str, options: Mapping[str, Any], complete: bool | None) -> dict[str, Any]:
@@ -322,8 +322,7 @@ class _SolveCall:
     def __init__(self, formula: Formula, settings: Settings, end: float) -> None:
         self.formula, self.settings, self.end = formula, settings, end
         self.regular = _is_regular(formula)
-        self.seconds: dict[str, float] = {}
-        self.found: dict[str, Any] = {}
+        self.statistics = Statistics()
 
     def solve(self) -> Solution:
         """Simplify, solve the parts, and check the model of the whole."""
@@ -334,7 +333,10 @@ class _SolveCall:
             return self._refuted(plan)
         parts, model = plan.parts, plan.model
         limited = self.end < float("inf")
-        searches = [ModelSearch(p.formula, self, limited, self._first(p.formula)) for p in parts]
+        searches = [
+            ModelSearch(p.formula, self.settings, self.statistics, limited, self._first(p.formula))
+            for p in parts
+        ]
         refuted, reason = self._run(searches)
         if limited and reason and not refuted:  # in the time that other parts left
             refuted, reason = self._run([s for s in searches if s.unsatisfied])
@@ -350,7 +352,7 @@ class _SolveCall:
             )
         reason = f"{reason}: {failed.size} of {formula.clauses} clauses are left unsatisfied"
         advice = "" if available() else "; python-sat, the extra sat, adds a solver that can"
-        advice = "; CaDiCaL gave up" if "CaDiCaL" in self.seconds else advice
+        advice = "; CaDiCaL gave up" if "CaDiCaL" in self.statistics.seconds else advice
         return self._answer(UNKNOWN, f"{reason}; {INCOMPLETE}{advice}", model, failed)
 
     def _first(self, formula: Formula) -> bool:
@@ -384,8 +386,8 @@ class _SolveCall:
             return plan
         with suppress(OutOfTime), deadline(started + usable):
             plan = simplify(formula, self.settings.where, lambda: time_left("simplify"))
-        self.spend("simplification", started)
-        self.found |= {"simplified": plan.fixed, "components": plan.components}
+        self.statistics.spend("simplification", started)
+        self.statistics.simplified, self.statistics.components = plan.fixed, plan.components
         return plan
 
     def _refuted(self, plan: Simplified) -> Solution:
@@ -401,23 +403,17 @@ class _SolveCall:
             raise validate.WrongAnswer(
                 "simplification refutes a formula, unit propagation does not"
             )
-        self.spend("refutation", started)
-        self.found["cycle"] = plan.cycle
+        self.statistics.spend("refutation", started)
+        self.statistics.cycle = plan.cycle
         return self._answer(UNSATISFIABLE, reason, None)
 
     def _failed(self, model: Any) -> Any:
         """Return the clauses that an assignment does not satisfy."""
         started = monotonic()
         held = validate.satisfied(self.formula, model)
-        self.spend("check", started)
+        self.statistics.spend("check", started)
         return np.flatnonzero(~held)
-
-    def spend(self, phase: str, started: float) -> None:
-        """Add the time since ``started`` to a phase."""
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + monotonic() - started
 
     def _answer(self, status: str, reason: str, model: Any, failed: Any = ()) -> Solution:
         which = np.array(failed, np.int64)
-        return Solution(
-            status, reason, model, which.size, which, seconds=self.seconds, **self.found
-        )
+        return Solution(status, reason, model, which.size, which, **vars(self.statistics))

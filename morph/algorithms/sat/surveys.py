@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.sat.factors import CERTAIN, Factors, sums_of
+from morph.algorithms.sat.literals import has_literal, literal
 from morph.data.collection import Flag
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, prefetch, vector
@@ -105,7 +106,7 @@ def short_sweep(longest: int, sum_type: Any, prefetched: int) -> Any:
         clear(c, g, spare)
         for s in range(constant.width if constant.ahead > 0 else 0):
             if c.id + constant.ahead < g.slots[s].count:
-                v = g.entries[g.slots[s].first + c.id + constant.ahead].variable.id
+                v = literal(g, c.id + constant.ahead, s).variable.id
                 prefetch(now[v].by_sign)
                 prefetch(after[v].by_sign)
         # loads apart from arithmetic, so that those of all literals overlap
@@ -114,7 +115,7 @@ def short_sweep(longest: int, sum_type: Any, prefetched: int) -> Any:
         for s in range(constant.width):
             at[s] = -1
             if c.id < g.slots[s].count:
-                e = g.entries[g.slots[s].first + c.id]
+                e = literal(g, c.id, s)
                 at[s], variable[s], message[s] = e.id, e.variable.id, e.message
         plus, minus = vector(sum_type, constant.width), vector(sum_type, constant.width)
         for s in range(constant.width):
@@ -154,8 +155,8 @@ def long_sweep(prefetched: int) -> Any:
     def sweep_long(c, g, now, after, spare, unconverged, rule):
         clear(c, g, spare)
         product, zeros, s = f32(1), 0, 0
-        while s < len(g.slots) and c.id < g.slots[s].count:
-            e = g.entries[g.slots[s].first + c.id]
+        while has_literal(g, c.id, s):
+            e = literal(g, c.id, s)
             warned = warning(now[e.variable.id].by_sign, e.message, rule.rho, rule.unit)
             if warned < f32(2.0**-60):
                 zeros += 1
@@ -165,8 +166,8 @@ def long_sweep(prefetched: int) -> Any:
         changed, s = False, 0
         if constant.ahead > 0:
             changed = unconverged.raised
-        while s < len(g.slots) and c.id < g.slots[s].count:
-            e = g.entries[g.slots[s].first + c.id]
+        while has_literal(g, c.id, s):
+            e = literal(g, c.id, s)
             v, message, eta = e.variable.id, e.message, f32(0)
             warned = warning(now[v].by_sign, message, rule.rho, rule.unit)
             if warned < f32(2.0**-60):

@@ -9,6 +9,7 @@ depend on the order either: a variable that clauses need with both values gets i
 from __future__ import annotations
 
 from morph.algorithms.sat.factors import Factors
+from morph.algorithms.sat.literals import has_literal, literal
 from morph.data.collection import Flag
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_cas, atomic_or, i32
@@ -22,8 +23,8 @@ def free_literals(c, g):
     """
     free, s = 0, 0
     last, wanted = g.points[0], i32(0)
-    while s < len(g.slots) and c.id < g.slots[s].count:
-        e = g.entries[g.slots[s].first + c.id]
+    while has_literal(g, c.id, s):
+        e = literal(g, c.id, s)
         v = e.variable
         value = v.value
         if value < 0:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.operations import CROSSING
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
 from morph.compiler.ir.layout import MESSAGE_WORDS
 from morph.compiler.passes.plan import ANY_MEMORY, StepPlan
 
-OPERATIONS = {
-    "add": "Plus", "min": "Min", "max": "Max", "or": "Or", "and": "And", "sum": "Sum",
-    "set": "Put", "first": "First",
-}  # fmt: skip
 RELEASE = "    release_barrier<true>(a, t);"  # of a barrier with a crossing
 
 
@@ -23,9 +20,9 @@ def stops(s: StepPlan) -> list[str]:
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
     """The crossing at a step's barrier: `failed` becomes true if it is true on any part."""
-    sent, received, totals = _agreement(e, s)
+    sent, received, values = _agreement(e, s)
     result = "failed = ON_RANKS ? failed : " if is_fence(s) else "failed = "
-    return _crossing(s, result, len(sent), sent, received + totals)
+    return _crossing(s, result, len(sent), sent, received + values)
 
 
 def is_fence(s: StepPlan) -> bool:
@@ -34,25 +31,25 @@ def is_fence(s: StepPlan) -> bool:
 
 
 def _agreement(e: Emission, s: StepPlan, first: int = 0) -> tuple[list[str], ...]:
-    """Statements that set, and that read, the words from ``first`` on: flags, sizes, totals."""
-    agree, sent, received, totals = s.agree, list[str](), list[str](), list[str]()
+    """Statements that set, and that read, the words from ``first`` on: flags, sizes, values."""
+    agree, sent, received, values = s.agree, list[str](), list[str](), list[str]()
     if agree and agree.flags:
         flags = [f"a.{e.names.prefix[f]}_flag + t.{e.names.prefix[f]}_turn" for f in agree.flags]
         raised = (f"u64(load({f}) != 0) << {i}" for i, f in enumerate(flags))
         sent.append(f"w[{first}] = {' | '.join(raised)};")
         for i, f in enumerate(flags):
             received.append(f"if (or_of_parts(w, {first}) >> {i} & 1) store({f}, 1);")
-    for slot in s.sizes:
+    for slot in s.exchanged_sizes:
         x, k = f"{e.names.prefix[slot]}_counters", first + len(sent)
         sent.append(f"w[{k}] = u64({x}.count - min_of({x}.head, {x}.last));")
         received.append(f"store({e.names.base(slot)}_meta + GLOBAL, i64(sum_of_parts(w, {k})));")
-    for t in agree.totals if agree else ():
+    for t in agree.values if agree else ():
         at, k, b = e.names.column(t.place.slot, t.place.column), first + len(sent), e.uniform()
         row = "0" if t.place.index is None else f"0, {b.expr(t.place.index)}"
         sent.append(f"w[{k}] = u64(to_bits({at}.get({row})));")
-        value = f"agreed<{OPERATIONS[t.op]}, {CTYPE[t.place.type.name]}>"  # type: ignore[attr-defined]
-        totals.append(f"{at}.set({row}, {value}(w, {k}, {b.expr(t.before)}));")
-    return sent, received, totals
+        value = f"agreed<{CROSSING[t.op]}, {CTYPE[t.place.type.name]}>"  # type: ignore[attr-defined]
+        values.append(f"{at}.set({row}, {value}(w, {k}, {b.expr(t.before)}));")
+    return sent, received, values
 
 
 def _crossing(
@@ -89,7 +86,7 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
     """Combine owned rows with their mirrors, then send them to the mirrors; then a crossing."""
     lines = []
     for m in node.combines:
-        lines.append(f"combine_mirrors<{OPERATIONS[m.op]}, {_mirrors(e, m)}, {_peers(e, m)});")
+        lines.append(f"combine_mirrors<{CROSSING[m.op]}, {_mirrors(e, m)}, {_peers(e, m)});")
     if node.combines and node.spreads:
         lines.append("barrier(a, t);")
     return lines + [_spread(e, m) for m in node.spreads]
@@ -130,23 +127,23 @@ def _combine(e: Emission, node: ir.Combine) -> str:
     assert column is not None and e.parts is not None
     args = f"{e.names.column(node.slot, node.column)}, {e.names.base(node.slot)}_meta"
     peers = e.parts.peers[node.slot, node.column]
-    return f"combine_copies<{OPERATIONS[node.op]}, {max(column.size, 1)}>(a, t, {args}, {peers});"
+    return f"combine_copies<{CROSSING[node.op]}, {max(column.size, 1)}>(a, t, {args}, {peers});"
 
 
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
     """The crossing of a delivery: the messages with their counts."""
     inbox = f"{e.names.base(node.inbox)}_meta"
     lists, cleared, quiet = list[str](), list[str](), list[str]()
-    for slot in s.sizes:
+    for slot in s.exchanged_sizes:
         lists.append(
             f"CollectionCounters {e.names.prefix[slot]}_counters({e.names.base(slot)}_meta, TO);"
         )
-    sent, received, totals = _agreement(e, s, MESSAGE_WORDS)
+    sent, received, values = _agreement(e, s, MESSAGE_WORDS)
     for slot in s.receiver.clears if s.receiver else ():  # the receiver is skipped if all are quiet
         meta = f"{e.names.base(slot)}_meta"
         cleared += [f"CollectionCounters({meta}, TO).clear();", f"store({meta} + GLOBAL, 0);"]
-    if totals or cleared:
-        quiet = ["if (quiet) {", *(f"    {x}" for x in totals + cleared), "}"]
+    if values or cleared:
+        quiet = ["if (quiet) {", *(f"    {x}" for x in values + cleared), "}"]
     failed = "load(a.status + FAILED) != 0" if s.sender else "false"
     counted = [
         *lists,
@@ -162,7 +159,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
     ]  # fmt: skip
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in counted), "        rewind(a);"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
-    named = {*s.sizes, *(s.receiver.clears if s.receiver else ())}
+    named = {*s.exchanged_sizes, *(s.receiver.clears if s.receiver else ())}
     e.put(*e.with_permutation([*inner, "    }"], "t", named), RELEASE, "}")
 
 
@@ -176,7 +173,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
     is_sent = "EveryMessage()"
     if (b := node.bound) is not None:
         offered = n.column(node.outbox, node.offered)
-        is_sent = f"best_value<{OPERATIONS[b.op]}>({n.column(b.slot, b.column)}, {offered})"
+        is_sent = f"best_value<{CROSSING[b.op]}>({n.column(b.slot, b.column)}, {offered})"
     columns = [c for c in n.stores[node.inbox].columns if c.name != "item"]
     sent = [
         f"sent_column<{max(c.size, 1)}>({n.column(node.outbox, c.name)},"

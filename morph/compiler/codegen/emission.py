@@ -18,6 +18,16 @@ from morph.language.types import Local, Object, Shared, Type
 PERMUTATION = "    const Permutation& permutation = a.permutations[{}.permutation];"
 
 
+def boolean(x: object) -> str:
+    """A truth value as a literal."""
+    return "true" if x else "false"
+
+
+def values(f: ir.Func) -> list[tuple[str, Type]]:
+    """The parameters of a function that are not objects."""
+    return [(n, t) for n, t in f.params if not isinstance(t, Object)]
+
+
 class Emission:
     """The emission of one unit."""
 
@@ -36,9 +46,21 @@ class Emission:
         uses = lines and not self.plan.swapped.isdisjoint(stores)
         return [PERMUTATION.format(of), *lines] if uses else lines
 
+    def member(
+        self, head: str, body: list[str], of: str = "", stores: Collection[str] = ()
+    ) -> list[str]:
+        """A member function of a struct; for ``of`` and ``stores`` see `with_permutation`."""
+        lines = self.with_permutation([f"    {x}" for x in body], of, stores)
+        return [f"    {head} {{", *(f"    {x}" for x in lines), "    }"]
+
     def flag(self, slot: str) -> str:
         """The address of a flag that an item raises or reads."""
         return f"{'it' if self.unit.fused else 'a'}.{self.names.prefix[slot]}_flag"
+
+    @property
+    def launch(self) -> str:
+        """The launch number with which items compare that of a lock or of a new row."""
+        return "it.launch" if self.unit.fused else "i32(a.launch)"
 
     def from_state(self, i: int, t: Type) -> str:
         """Load a program's variable from its state."""
@@ -68,8 +90,7 @@ class Emission:
             argument = name not in types and name in names.scalars
             return f"a.{names.spell(name)}" if argument else names.spell(name)
 
-        launch = "it.launch" if self.unit.fused else "i32(a.launch)"
-        scope = Scope(resolve, self.flag, launch, types, default)
+        scope = Scope(resolve, self.flag, self.launch, types, default)
         b = (Checked if self.unit.checked else make)(names, scope, plan)
         for n, t in plan.locals:
             if isinstance(t, Shared):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from morph.compiler.codegen.names import Names, constant
+from morph.compiler.codegen.operations import ELEMENT
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import BodyPlan
 from morph.compiler.passes.stability import PARENT
@@ -18,11 +19,6 @@ from morph.language.types import I64, Object, Scalar, Type, Vector
 BUILTINS = {"orient2d": "orient2d", "incircle": "incircle", "round": "rint_of"}  # others: abs_of
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
 WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
-
-ELEMENT = {  # the operations on elements of shared arrays
-    "add": "Plus", "sub": "Minus", "min": "Min", "max": "Max", "and": "And", "or": "Or",
-    "xor": "Xor", "exch": "Put", "cas": "PutIf",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +190,7 @@ class Expressions:
         return f"is_raised({self.flag(e.slot)})"
 
     def _expr_degree(self, e: ir.Degree) -> str:
-        directions = ("out", "in") if e.direction == "all" else (e.direction,)
-        rows = (f"a.{self.names.prefix[e.graph]}_{d}_offset" for d in directions)
-        counts = [self._degree(e, row) for row in rows]
+        counts = [self._degree(e, row) for row in self.names.offsets(e.graph, e.direction)]
         text = counts[0] if len(counts) == 1 else f"({counts[0]} + {counts[1]})"
         return self.number(text, e.type, "i32")
 

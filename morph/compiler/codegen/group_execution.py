@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.emission import Emission, boolean, values
 from morph.compiler.codegen.expressions import Scope
 from morph.compiler.codegen.names import Names, constant
-from morph.compiler.codegen.shared_loops import COMBINE, neutral, values
+from morph.compiler.codegen.operations import COMBINED, identity
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.group_execution import LANES, SUBWARPS, THREADS
@@ -199,16 +199,16 @@ class GroupBody(Body):
         reductions, outer = [], self.level
         for name, how in s.reductions:
             saved, t = self.temp("v"), self.types[name]
-            identity = constant(ir.Const(value=neutral(how, t), type=t, pos=s.pos))
+            start = constant(ir.Const(value=identity(how, t), type=t, pos=s.pos))
             self.put(f"const {self.names.type(t)} {saved} = {self.resolve(name)};")
-            self.put(f"{self.resolve(name)} = {identity};")
-            reductions.append((name, how, saved, identity))
+            self.put(f"{self.resolve(name)} = {start};")
+            reductions.append((name, how, saved, start))
         self.level = by
         write()
         self.level = outer
-        for name, how, saved, identity in reductions:
-            x, combine = self.resolve(name), COMBINE[how]
-            value = f"group_.lane() == 0 ? {x} : {identity}" if by == SUBWARPS else x
+        for name, how, saved, start in reductions:
+            x, combine = self.resolve(name), COMBINED[how]
+            value = f"group_.lane() == 0 ? {x} : {start}" if by == SUBWARPS else x
             over = "reduce_lanes" if by == LANES and outer else "reduce_threads"
             every = f"group_.{over}({value}, [](auto p, auto q) {{ return {combine}(p, q); }})"
             self.put(f"{x} = {combine}({saved}, {every});")
@@ -259,7 +259,7 @@ def group_members(step: StepPlan, func: str, args: str) -> list[str]:
     """Return the additional members of the step of a kernel with shared arrays."""
     lines = [
         f"    static constexpr i32 GROUP = {step.group};  // threads that execute an item",
-        f"    static constexpr bool OWN_ARRAYS = {str(step.own_arrays).lower()};",
+        f"    static constexpr bool OWN_ARRAYS = {boolean(step.own_arrays)};",
     ]
     if step.group > 1:
         lines += [

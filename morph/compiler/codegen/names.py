@@ -27,19 +27,19 @@ from morph.language.types import (
 )
 
 OWN = frozenset(  # names of the printer inside functions
-    """a batch it permutation Args BLOCKS BatchSlots Item PHASES PREPARES Permutation Run PUBLISHES
-    SlotCaches end_item heavy member prepare publish_counters run""".split()
+    """a batch it permutation Args BLOCKS BatchSlots Item CHANGES_TEAM PREPARES Permutation
+    PUBLISHES Run SlotCaches end_item has_much_work member prepare publish_counters run""".split()
 )
 MEMBERS = frozenset(  # members of the structs that the printer makes
     """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS FLOAT_TOTALS HAS_EPILOGUE KNOWS_ROWS LIMIT
     LiveIn LiveOut PLACES REPLAYS Reach Reductions Rows SWEEPS Searches SlotCache TOTALS Tiled
     WHICH WORK_SHARING
-    BatchSlots abort add all asynchronous begin behind block body buffers caches claim clear_staged
-    commit demand edge end entries epilogue find flush flush_staged from front iterations join key
-    launch list live_in live_out master meta open owner part permutation permutations position
-    prefetch_row priority prologue
-    reach reductions release replay reservation reservations round row row_of rows run sense
-    serve slot_cache step take_all test thread threads tiles to wins write x""".split()
+    BatchSlots abort add all asynchronous attach begin behind block body buffers caches claim
+    clear_staged commit demand detach edge end entries epilogue find flush flush_staged from front
+    iterations join key launch list live_in live_out master meta open owner part permutation
+    permutations position prefetch_row priority prologue
+    reach reductions replay reservation reservations round row row_of rows run sense
+    slot_cache step take_all test thread threads tiles to wins write x""".split()
 )
 SUFFIXED = frozenset(
     "group live_in live_out reductions row".split()
@@ -226,6 +226,11 @@ class Names:
         load = "load_stable" if self.plan.snapshot else "load"
         begin = f"{load}({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
         return begin, f"{load}({meta} + {last})"
+
+    def offsets(self, graph: str, direction: str) -> list[str]:
+        """The offsets of the rows in a direction, or in both for "all"."""
+        directions = ("out", "in") if direction == "all" else (direction,)
+        return [f"a.{self.prefix[graph]}_{d}_offset" for d in directions]
 
     def edge(self, graph: str, direction: str, k: str) -> str:
         """The id of the edge at entry ``k``."""

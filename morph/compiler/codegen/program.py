@@ -87,7 +87,8 @@ def _end(e: Emission, s: StepPlan) -> None:
     lines, actions = publish_lines(e, s, failed)
     crosses = bool(s.agree) or isinstance(s.node, ir.Exchange | ir.Combine)
     actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
-    broadcasts = ["broadcast(t, failed);"] if crosses or (s.can_fail and not s.waits) else []
+    fails = crosses or (s.can_fail and not s.fails_at_delivery)
+    broadcasts = ["broadcast(t, failed);"] if fails else []
     actions += [] if crosses else broadcasts
     actions += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if crosses:
@@ -95,7 +96,7 @@ def _end(e: Emission, s: StepPlan) -> None:
         rest = [f"    {x}" for x in actions]
         rest = ["if (!left_at_crossing(a)) {", *rest, "}"] if rest else []
         actions = [*agreement(e, s), *broadcasts, *rest]
-    if s.lists_rows and s.sharing:  # listed rows come first; then this barrier again
+    if s.lists_long_rows and s.sharing:  # listed rows come first; then this barrier again
         actions = ["} else {", *(f"    {x}" for x in actions)] if actions else []
         waits = s.can_fail and s.sharing.loop.batched
         took = f"take_high_degree_list(a, {'failed' if waits else 'false'})"
@@ -129,15 +130,15 @@ def _block(e: Emission, number: int, block: BlockPlan) -> None:
     """One case of the switch."""
     e.put(f"    case {number}:{f' MORPH_LABEL({number})' * e.unit.single_block}")
     for s in block.steps:
-        if not s.meets:  # printed with the last section of its step
+        if not s.has_barrier:  # printed with the last section of its step
             continue
         b = e.uniform()
         b.depth = 2
-        if s.answers:
+        if s.runs_messages:
             b.put("if (!t.quiet) {")
             b.depth += 1
         _step(e, b, s, [p for p in block.steps if p.number == s.number])
-        if s.answers:
+        if s.runs_messages:
             b.depth -= 1
             b.put("}")
         if s.number < block.resumes:
@@ -202,7 +203,7 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
     nodes = [p.node for p in parts if isinstance(p.node, ir.Foreach)]
     made = [f"Step{p.name}{e.step_args(n)}" for p, n in zip(parts, nodes, strict=True)]
     _reads(b, reduce(or_, (p.reads for p in parts)))
-    early = any(p.varies for p in parts)
+    early = any(p.arguments_vary for p in parts)
     if early:  # in braces, as a case must not jump past an initialisation
         b.put("{")
         b.depth += 1
@@ -227,7 +228,7 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
     if s.agree:
         b.depth -= 1
         b.put("}")
-    if s.lists_rows:
+    if s.lists_long_rows:
         b.put(f"end{s.name}(a, t);")
         b.put("while (t.broadcast_value && has_high_degree_list(a)) {")
         b.put(f"    run_high_degree_list(a, t, {made[0]});")
@@ -248,22 +249,22 @@ def _leaves(
 ) -> str:
     """The test whether a team of another size should execute the step."""
     if e.plan.full_team:
-        return "resizes(a, t)"
+        return "changes_team(a, t)"
     if len(nodes) == 1:
-        return e.step_call("leaves", nodes[0], made[0])
+        return e.step_call("step_changes_team", nodes[0], made[0])
     work = " + ".join(e.step_call("work", n, x) for n, x in zip(nodes, made, strict=True))
     kinds = ", ".join(f"Step{p.name}" for p in parts)
-    return f"sections_resize<{kinds}>(a, t, [&] {{ return {work}; }})"
+    return f"sections_change_team<{kinds}>(a, t, [&] {{ return {work}; }})"
 
 
 def _finish(b: Body, s: StepPlan) -> None:
-    if not s.lists_rows:
+    if not s.lists_long_rows:
         ends = s.publishes or s.by_master
         b.put(f"end{s.name}(a, t);" if ends else "barrier(a, t);")
     if s.agree:
         for line in stops(s):
             b.put(line)
-    if s.can_fail and not s.waits:
+    if s.can_fail and not s.fails_at_delivery:
         b.put("if (t.broadcast_value) {")
         b.put(f"    t.step = {s.number}, t.replay = true;")
         b.put("    return;")
@@ -304,7 +305,7 @@ def _publish(e: Emission) -> None:
     """
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     e.put("    store(a.state + BLOCK, t.block);")
-    variables = {n: f"end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));"
+    variables = {n: f"store_variable(a, {i}, i64(to_bits(t.{e.names.member(n)})));"
                  for i, (n, _) in enumerate(e.unit.state)}  # fmt: skip
     if RESULT in variables:
         e.put(f"    {variables.pop(RESULT)}")
@@ -320,7 +321,7 @@ def _publish(e: Emission) -> None:
     if e.parts:
         e.put("    end_parts(a);")
     for f in e.plan.flags:
-        e.put(f"    rest_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
+        e.put(f"    store_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
     if e.plan.claims:
         e.put("    store(a.status + ROUND, i64(t.round));")
     e.put("}")

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.emission import Emission, values
 from morph.compiler.codegen.expressions import Scope
 from morph.compiler.codegen.names import Names
-from morph.compiler.codegen.shared_loops import Prologue, bound_types, values
-from morph.compiler.codegen.slot_cache import take_all
+from morph.compiler.codegen.shared_loops import Prologue, bound_types
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.independence import loop_variables
@@ -65,16 +64,15 @@ def search_functions(e: Emission, plan: FunctionPlan, searching: Searching) -> N
     e.define(k, head, searching.epilogue, members, make=last)
 
 
-def search_members(e: Emission, step: StepPlan, args: str) -> list[str]:
+def search_members(e: Emission, step: StepPlan, searching: Searching, args: str) -> list[str]:
     """The members that the `Step` of a search has in addition to those of all steps."""
-    s, searching = step.node, step.searching
-    assert isinstance(s, ir.Foreach) and searching is not None
+    s = step.node
+    assert isinstance(s, ir.Foreach)
     n, name, loop = e.names, e.names.funcs[s.kernel], searching.search.loop
     row, edge = n.type(bound_types(loop)[0]), n.edge(loop.graph, loop.direction, "k")
     end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else "-1"
     call = ", ".join(("r.edge", "r.end")[: len(loop_variables(loop))])
     return [
-        *take_all(e, step),
         "    static constexpr bool WORK_SHARING = TARGET_GPU;  // its last loop, a search",
         "    static constexpr bool BATCHED = false, ASYNCHRONOUS = false, SWEEPS = false;",
         "    static constexpr bool REPLAYS = true;",

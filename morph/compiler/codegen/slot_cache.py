@@ -16,17 +16,17 @@ def cache_name(e: Emission, slot: str) -> str:
 def slot_caches(e: Emission) -> None:
     """The slot caches of a thread."""
     lists = [(e.names.prefix[s], cache_name(e, s)) for s in e.plan.cached]
-    e.put("", "struct SlotCaches {  // what a thread has taken of lists at once, on a CPU")
+    e.put("", "struct SlotCaches {  // slots and capacity that a CPU thread holds, by list")
     if lists:
         e.put("#ifndef __CUDACC__", f"    SlotCache {', '.join(name for _, name in lists)};")
-        e.put("    void serve(Item& it) {")
+        e.put("    void attach(Item& it) {")
         e.put(*(f"        it.{s}_reservation.slot_cache = &{name};" for s, name in lists), "    }")
-        e.put("    static void release(Item& it) {")
+        e.put("    static void detach(Item& it) {")
         e.put(*(f"        it.{s}_reservation.slot_cache = nullptr;" for s, _ in lists), "    }")
         e.put(
             f"    void flush() {{ {' '.join(f'{name}.flush();' for _, name in lists)} }}", "#else"
         )
-    e.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
+    e.put("    MORPH_FN void attach(Item&) {}", "    static MORPH_FN void detach(Item&) {}")
     e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
 
 
@@ -46,12 +46,12 @@ def batch_slots(e: Emission) -> None:
     if not slots:
         return
     names = [cache_name(e, s) for s in slots]
-    e.put("#ifndef __CUDACC__", "struct BatchSlots {  // for a batch of items that claim")
+    e.put("#ifndef __CUDACC__", "struct BatchSlots {  // allocates for a batch of items that claim")
     e.put(f"    SlotCache {', '.join(names)};")
     takes = " && ".join(f"{x}.reserve_demand()" for x in names)
     e.put("    bool take() {", f"        bool all = {takes};")
     e.put(*(f"        {x}.take_demand(all);" for x in names), "        return all;", "    }")
-    e.put("    void serve(Item& it) {")
+    e.put("    void attach(Item& it) {")
     for s, name in zip(slots, names, strict=True):
         e.put(f"        it.{e.names.prefix[s]}_reservation.slot_cache = &{name};")
     e.put("    }", "};", "#endif")
@@ -86,8 +86,10 @@ def demand_member(f: FunctionPlan, name: str, args: str) -> list[str]:
 
 def take_all(e: Emission, s: StepPlan) -> list[str]:
     """Member of a step: a single thread reserves all free slots of the lists that it adds to."""
-    takes = [f"    caches.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
-    body = [f"    {x}" for x in e.with_permutation(takes, "t", s.fills)]
+    takes = [
+        f"    caches.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.takes_all
+    ]
+    body = [f"    {x}" for x in e.with_permutation(takes, "t", s.takes_all)]
     return [
         "    MORPH_FN void take_all(const Args& a, const Run& t, SlotCaches& caches) const {",
         *(["#ifndef __CUDACC__", *body, "#endif"] if takes else []),

@@ -138,7 +138,7 @@ class Body(Expressions):
                 f"it.{self.names.prefix[e.slot]}_reservation",
             )
             kind, given = "Slots", f"{meta}, {count}, {reservation}"
-            if self._may_run_ahead(e):
+            if self._adds_asynchronously(e):
                 kind, given = "Place", f"it.asynchronous, {meta}, {reservation}"
             self.put(f"const {kind} {slots}({given});")
             requested.append((name, e, slots, count))
@@ -149,9 +149,10 @@ class Body(Expressions):
             else:
                 self._new(target, e, f"{slots}.first()", f"{slots}.asynchronous")
 
-    def _may_run_ahead(self, e: ir.Expr) -> bool:
-        ahead = self.body_plan.ahead
-        return ahead is not None and isinstance(e, ir.Add) and e.slot == ahead[0]
+    def _adds_asynchronously(self, e: ir.Expr) -> bool:
+        """Whether an item that is added may be executed in the same step."""
+        lists = self.body_plan.asynchronous
+        return lists is not None and isinstance(e, ir.Add) and e.slot == lists[0]
 
     def stmt(self, s: ir.Stmt) -> None:
         """One statement, by the method of its class."""
@@ -207,8 +208,8 @@ class Body(Expressions):
         """The function for an atomic without a return value; empty for an ordinary atomic."""
         if e.op != "add":
             monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
-            return f"move_to({e.op.capitalize()}(), " if monotone else ""
-        total = self.body_plan.totals.get(id(e))
+            return f"update_monotone({e.op.capitalize()}(), " if monotone else ""
+        total = self.body_plan.total_functions.get(id(e))
         return f"{total}(" if total else "add_to("
 
     def _stmt_if(self, s: ir.If) -> None:
@@ -257,17 +258,17 @@ class Body(Expressions):
             case _:
                 self.put(f"{assign}{self.expr(e)};")
 
-    def _new(self, target: str, e: ir.New | ir.Add, made: str, ahead: str = "") -> None:
+    def _new(self, target: str, e: ir.New | ir.Add, made: str, queued: str = "") -> None:
         n = self.names
         store, row = n.stores[e.slot], self.temp("r")
         given = {name: self.expr(x) for name, x in e.values}
         self.put(f"i32 {row} = {made};")
         for name, text in given.items():
             write = f"{n.column(store.slot, name)}.set({row}, {text});"
-            if (other := self.body_plan.ahead) and self._may_run_ahead(e):
+            if (lists := self.body_plan.asynchronous) and self._adds_asynchronously(e):
                 # An `if`, as an expression that chooses a column takes the addresses of both, which
                 # keeps them out of registers.
-                write = f"if ({ahead}) {n.column(other[1], name)}.set({row}, {text}); else {write}"
+                write = f"if ({queued}) {n.column(lists[1], name)}.set({row}, {text}); else {write}"
             self.put(write)
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
@@ -423,7 +424,7 @@ class Body(Expressions):
         edge, point = self.resolve(s.edge), self.expr(s.point)
         if s.direction == "all":
             both = self.temp("both")
-            self.put(f"const Both {both}({g}_out_offset, {g}_in_offset, {point});")
+            self.put(f"const BothDirections {both}({g}_out_offset, {g}_in_offset, {point});")
             k = self._counted(s, "0", f"{both}.n")
             out, entry = f"{both}.is_out({k})", f"{both}.entry({k})"
             out_id, in_id = n.edge(s.graph, "out", entry), n.edge(s.graph, "in", entry)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.emission import Emission, boolean
 from morph.compiler.codegen.group_execution import group_function
 from morph.compiler.codegen.prelude import prelude as prelude
 from morph.compiler.codegen.program import emit_program, publish_lines
@@ -91,11 +91,11 @@ def _arguments(e: Emission) -> None:
     if e.unit.permutations:
         e.put(f"    Permutation permutations[{len(e.unit.permutations)}];")
     totals = e.plan.totals[: layout.MOST_TOTALS]
-    e.put(f"    enum {{ TOTALS = {len(totals)} }};  // places that all add to")
+    e.put(f"    enum {{ TOTALS = {len(totals)} }};  // places to which all items add")
     if totals:
         _add_total(e, "add_total(i32 i, u64 sum)", totals)
     if e.plan.float_totals:
-        e.put(f"    enum {{ FLOAT_TOTALS = {len(e.plan.float_totals)} }};  // the same of floats")
+        e.put(f"    enum {{ FLOAT_TOTALS = {len(e.plan.float_totals)} }};  // the same for floats")
         _add_total(e, "add_float_total(i32 i, f64 sum)", e.plan.float_totals)
     e.put("};")
 
@@ -121,14 +121,14 @@ def _declared(e: Emission, f: abi.Field) -> str:
 def _run(e: Emission) -> None:
     """The struct of values that are the same on all threads of the team."""
     u, names, plan = e.unit, e.names, e.plan
-    e.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
+    e.put("", "// Values that are equal on all threads of the team.", "struct Run : Team {")
     if u.fused:
         e.put(f"    i32 block = 0, step = 0{', permutation = 0' if u.permutations else ''};")
         e.put(*(f"    {names.type(t)} {names.member(n)}{{}};" for n, t in u.state))
         e.put(*(f"    i32 {names.prefix[f]}_turn = 0;" for f in plan.flags))
         if plan.spins:
             e.put("    u32 iterations = 0;  // of loops without a barrier")
-        if any(s.answers for block in plan.blocks for s in block.steps):
+        if any(s.runs_messages for block in plan.blocks for s in block.steps):
             e.put("    bool quiet = false;  // no part has sent messages")
         if e.parts:
             e.put("    bool crossed;  // the launch resumes at a crossing, at which it has left")
@@ -163,8 +163,8 @@ def _item(e: Emission) -> None:
     e.put("", "struct Item : ItemBase {", "    typedef ::SlotCaches SlotCaches;")
     e.put(*(f"    Reservation {e.names.prefix[s]}_reservation{{}};" for s in plan.reserved))
     if u.checked:
-        e.put("    u32 step;  // what race checks compare")
-    if plan.runs_ahead:
+        e.put("    u32 step;  // compared by checks for races")
+    if plan.asynchronous:
         e.put("    AsynchronousQueue asynchronous;")
     if plan.queues:
         e.put("    const i64* queue = nullptr;  // of a step until empty: the queue's counters")
@@ -211,7 +211,7 @@ def _live(e: Emission, f: FunctionPlan) -> None:
     live = [(types[n], names.member(n)) for n in f.live]
     buffers = [(t, n) for t, n in live if isinstance(t, Local)]
     e.put("", f"struct {name}_buffers {{", *(f"    {names.buffer(t, n)}" for t, n in buffers), "};")
-    e.put(f"struct {name} : Item {{  // what lives from gather to commit")
+    e.put(f"struct {name} : Item {{  // locals that are live from gather to commit")
     e.put(f"    typedef {name}_buffers Buffers;", "    u64 key;", "    i32 priority = 0;")
     for t, n in live:
         init = "" if isinstance(t, Local) else "{}"
@@ -262,13 +262,13 @@ def _steps(e: Emission) -> None:
         if isinstance(s.node, ir.Foreach):
             e.put(*step_text(e, s))
     before = int(plan.snapshot)
-    e.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
-    e.put(f"enum {{ PUBLISHES = {int(plan.publishes)} }};  // its end publishes counters")
+    e.put(f"enum {{ PREPARES = {before} }};  // the master prepares the launch")
+    e.put(f"enum {{ PUBLISHES = {int(plan.publishes)} }};  // counters are published at its end")
     phases = int(u.fused and not plan.full_team)
-    e.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
-    e.put(f"enum {{ BLOCKS = {plan.resident} }};  // of a GPU's multiprocessor, at once")
+    e.put(f"enum {{ CHANGES_TEAM = {phases} }};  // a single thread runs small steps")
+    e.put(f"enum {{ BLOCKS = {plan.resident} }};  // resident on a multiprocessor of a GPU")
     _prepare(e)
-    _heavy(e)
+    _much_work(e)
     if u.fused:
         emit_program(e)
     else:
@@ -283,7 +283,7 @@ def _one_step(e: Emission) -> None:
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
     made = f"Step{s.name}{e.step_args(s.node)}"
     e.put(f"    {e.runs(s, made)}")
-    if s.lists_rows and s.sharing:
+    if s.lists_long_rows and s.sharing:
         waits = "true" if s.sharing.loop.batched else "false"
         e.put(
             f"    while (high_degree_list_waits(a, t, {waits})) run_high_degree_list(a, t, {made});"
@@ -300,15 +300,15 @@ def _one_step(e: Emission) -> None:
     e.put("}")
 
 
-def _heavy(e: Emission) -> None:
+def _much_work(e: Emission) -> None:
     """The test whether several CPU threads should execute few items; a program tests each step."""
-    much = "true" if e.plan.heavy else "false"
+    much = "true" if e.plan.much_work else "false"
     if e.plan.shares and not e.unit.fused:
         (s,) = e.plan.blocks[0].steps
         assert isinstance(s.node, ir.Foreach)
         made = f"Step{s.name}{e.step_args(s.node)}"
         much = f"{e.step_call('work', s.node, made)} >= team_work<Step{s.name}>()"
-    e.put("", "#ifndef __CUDACC__", "MORPH_FN bool heavy(const Args& a) {")
+    e.put("", "#ifndef __CUDACC__", "MORPH_FN bool has_much_work(const Args& a) {")
     e.put("    Run t(a, 0, 1);", f"    return {much};", "}", "#endif")
 
 
@@ -320,7 +320,7 @@ def _prepare(e: Emission) -> None:
         if f.kind == "meta" and e.plan.snapshot and f.permutation <= 0:
             collection = e.names.stores[f.slot].kind == "collection"
             words = f"a.{f.name}" if f.permutation else f"a.permutations[0].{f.name}"
-            lines.append(f"    publish_extent({words}, {'true' if collection else 'false'});")
+            lines.append(f"    publish_extent({words}, {boolean(collection)});")
         if f.kind == "rebuild":
             lines.append(f"    adjacency_is_valid(a.{f.name});")
     if lines:

@@ -12,7 +12,7 @@ from functools import partial
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.expressions import Scope
 from morph.compiler.codegen.names import Names, constant
-from morph.compiler.codegen.shared_loops import neutral
+from morph.compiler.codegen.operations import OVER_LANES, identity
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.grouping import Make
@@ -22,7 +22,6 @@ from morph.language.types import Local
 
 SUFFIX = "_by_warp"
 ALL, LEADER, EACH = "all lanes", "the first lane", "each lane for itself"
-COMBINE = {"+": "Plus", "|": "Or", "&": "And", "min": "Min", "max": "Max"}
 
 
 class WarpBody(Body):
@@ -139,7 +138,7 @@ class WarpBody(Body):
         self.put("sync_warp();")
         for name, how in s.reductions:
             over = "elements" if isinstance(self.types[name], Local) else "value"
-            self.put(f"combine_{over}<{COMBINE[how]}>({self.resolve(name)});")
+            self.put(f"combine_{over}<{OVER_LANES[how]}>({self.resolve(name)});")
         self.depth -= 1
         self.put("}")
 
@@ -148,7 +147,7 @@ class WarpBody(Body):
         for name, how in reductions:
             t = self.types[name]
             elem = t.elem if isinstance(t, Local) else t
-            start = constant(ir.Const(value=neutral(how, elem), type=elem, pos=pos))
+            start = constant(ir.Const(value=identity(how, elem), type=elem, pos=pos))
             x = self.resolve(name)
             if isinstance(t, Local):
                 self.put(f"if (lane_id() != 0) fill_with({x}, {start});")

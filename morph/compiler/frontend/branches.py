@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.neighbours import check_membership
 from morph.compiler.frontend.operators import OPS, comparison
-from morph.compiler.frontend.values import Value, meet, truth
+from morph.compiler.frontend.values import Value, to_common_type, truth
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import BOOL, Local
 
-CHAIN = 40  # nesting depth of ifs in ``else``
+MAX_NESTED_IFS = 40  # nesting depth of ifs in ``else``
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _either(c: Context, op: str, x: ir.Expr, node: ast.expr, pos: Pos) -> ir.Exp
         return _short(c, op, x, rest, pos)
     truth(y)
     x = c.bind(x)
-    cond, (x, y) = truth(x), meet(x, y, pos)
+    cond, (x, y) = truth(x), to_common_type(x, y, pos)
     if op == "or":
         return _choice(c, [Arm((), cond, (), pos)], [x], tuple(inner), y)
     return _choice(c, [Arm((), cond, tuple(inner), pos)], [y], (), x)
@@ -134,8 +134,8 @@ def check_ifexp(c: Context, node: ast.IfExp) -> Value:
     c.out += arms[0].before
     arms[0] = replace(arms[0], before=())
     for i in reversed(range(len(arms))):  # all values get a common type
-        values[i], result = meet(values[i], result, arms[i].pos)
-    values = [meet(x, result, a.pos)[0] for x, a in zip(values, arms, strict=True)]
+        values[i], result = to_common_type(values[i], result, arms[i].pos)
+    values = [to_common_type(x, result, a.pos)[0] for x, a in zip(values, arms, strict=True)]
     if isinstance(result.type, Local):
         reject("a local collection has one name", pos, "use an `if` statement")
     return _choice(c, arms, values, tuple(last), result)
@@ -146,7 +146,7 @@ def _choice(
 ) -> ir.Expr:
     """The value of the first arm whose condition holds, else ``result`` after ``last``."""
     pos = arms[0].pos
-    if len(arms) <= CHAIN and not last and not any(a.before or a.then for a in arms):
+    if len(arms) <= MAX_NESTED_IFS and not last and not any(a.before or a.then for a in arms):
         for x, a in reversed(list(zip(values, arms, strict=True))):
             result = ir.Select(cond=a.cond, x=x, y=result, type=result.type, pos=a.pos)
         return result
@@ -162,7 +162,7 @@ def _choice(
 
 def chain(c: Context, arms: Sequence[Arm], last: ir.Body) -> ir.Body:
     """``if``, ``elif`` ..., ``else``; a long chain is divided, to limit the nesting depth."""
-    parts = [arms[i : i + CHAIN] for i in range(0, len(arms), CHAIN)]
+    parts = [arms[i : i + MAX_NESTED_IFS] for i in range(0, len(arms), MAX_NESTED_IFS)]
     if len(parts) <= 1:
         return _nest(arms, last)
     left = ir.Var(name=c.temporary(BOOL), type=BOOL, pos=arms[0].pos)

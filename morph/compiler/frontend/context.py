@@ -24,7 +24,7 @@ from morph.language.source import Source
 from morph.language.types import I64, NOTHING, Object, Scalar, Type, Weak
 
 V = TypeVar("V")
-LARGE = 200  # maximum nodes of an expression
+MAX_NODES = 200  # maximum nodes of an expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +177,11 @@ class Context:
         return x if isinstance(x, ir.Const | ir.Var | ir.MakeLocal) else self.copy(x)
 
     def bounded(self, x: ir.Expr) -> ir.Expr:
-        """An expression of at most `LARGE` nodes: a larger one is evaluated into a temporary.
+        """An expression of at most `MAX_NODES` nodes: a larger one is evaluated into a temporary.
 
         Recursive passes, and the bracket limit of C++ compilers, require shallow expressions.
         """
-        large = next(islice(ir.walk(x), LARGE, None), None) is not None
+        large = next(islice(ir.walk(x), MAX_NODES, None), None) is not None
         return self.bind(x) if large else x
 
     def evaluate_before(self, x: ir.Expr, later: list[ir.Stmt]) -> ir.Expr:

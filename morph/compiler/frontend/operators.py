@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from morph.compiler.frontend.context import Context
-from morph.compiler.frontend.values import coerce, common, constant, meet, operand
+from morph.compiler.frontend.values import coerce, common, constant, operand, to_common_type
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
 from morph.language.intrinsics import BINARY, COMPARE, UNARY
@@ -133,7 +133,7 @@ def comparison(op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
         op = "==" if op == "is" else "!="
     if isinstance(x.type, Nothing) and isinstance(y.type, Nothing):
         return ir.Const(value=op == "==", type=BOOL, pos=pos)
-    x, y = meet(x, y, pos)
+    x, y = to_common_type(x, y, pos)
     if isinstance(x.type, Vector | Struct | Tuple | Local):
         reject(f"{x.type} cannot be compared", pos, "compare its parts")
     if isinstance(x.type, Handle) and op not in ("==", "!="):

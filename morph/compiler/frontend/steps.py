@@ -44,7 +44,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.barriers import refuse_changed_items
 from morph.compiler.passes.double_buffering import Unlike, check_alike
-from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
+from morph.compiler.passes.work_sharing import BALANCES, can_store_items_of
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
@@ -330,8 +330,8 @@ def _evaluated(c: Context, args: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
 
 def _balance(c: Context, node: ast.expr) -> str:
     value = node.value if isinstance(node, ast.Constant) else None
-    if value not in CHOICES:
-        listed = ", ".join(f'"{choice}"' for choice in CHOICES)
+    if value not in BALANCES:
+        listed = ", ".join(f'"{choice}"' for choice in BALANCES)
         reject("balance is one of a few words", c.pos(node), f"write {listed}")
     return str(value)
 
@@ -349,7 +349,7 @@ def _ahead(c: Context, domain: ObjectValue, node: ast.expr) -> tuple[str, str]:
     then, stores = c.value(node), c.builder.stores
     a = stores.get(domain.type.slot)
     b = stores.get(then.type.slot) if isinstance(then, ObjectValue) else None
-    if a is None or b is None or not can_run_ahead(a, b):
+    if a is None or b is None or not can_store_items_of(a, b):
         problem = f"what is added to {describe(then)} is no item like those of {describe(domain)}"
         reject(problem, c.pos(node), "ahead= takes another collection of the same rows and columns")
     return b.slot, a.slot

@@ -234,7 +234,7 @@ def common(x: ir.Expr, y: ir.Expr) -> Scalar:
     return t
 
 
-def meet(x: ir.Expr, y: ir.Expr, pos: Pos) -> tuple[ir.Expr, ir.Expr]:
+def to_common_type(x: ir.Expr, y: ir.Expr, pos: Pos) -> tuple[ir.Expr, ir.Expr]:
     """Convert two values to a common type, for comparison and for ``a if c else b``."""
     a, b = x.type, y.type
     if isinstance(a, Handle | Nothing) or isinstance(b, Handle | Nothing):

@@ -645,10 +645,10 @@ class Clear(Node):
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total(Node):
+class ReplicatedValue(Node):
     """A value of which each part has a copy; ``before`` is the value before the step.
 
-    ``op`` combines the values of the parts, see `compiler.partitioning.replicated.Total`.
+    ``op`` combines the values of the parts, see `partitioning.replicated.ReplicatedColumn`.
     """
     op: str
     place: Place
@@ -658,13 +658,13 @@ class Total(Node):
 class Agree(Node):
     """Makes the barrier of the preceding ``Foreach`` a crossing, a barrier of all parts.
 
-    A flag that one part has raised is raised on all parts, and totals are combined.  After a
-    `Deliver` it takes effect at its crossing; totals only if there are no messages.
+    A flag that one part has raised is raised on all parts, and values are combined.  After a
+    `Deliver` it takes effect at its crossing; values only if there are no messages.
 
     ``fence``: the parts agree on nothing; stores into other parts follow.
     """
     flags: tuple[str, ...]
-    totals: tuple[Total, ...]
+    values: tuple[ReplicatedValue, ...]
     fence: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)

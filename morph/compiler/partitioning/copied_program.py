@@ -59,6 +59,6 @@ def _steps(
             changed.add((n.place.slot, n.place.column))
     if changed:
         flags = sorted({n.slot for n in nodes if isinstance(n, ir.FlagSet)})
-        yield ir.Agree(flags=tuple(flags), totals=(), pos=s.pos)
+        yield ir.Agree(flags=tuple(flags), values=(), pos=s.pos)
         for slot, column in sorted(changed):
             yield ir.Combine(slot=slot, column=column, op=columns[slot, column], pos=s.pos)

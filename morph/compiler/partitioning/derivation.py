@@ -3,8 +3,8 @@
 `derive` takes the unit of one ``foreach`` and the partitioned graphs.  It returns the unit that
 each part executes over its owned rows, and the exchange: columns that are read at the other end of
 an edge (*spreads*), columns that are changed there by an atomic (*combines*), messages for all
-other changes there, and values of which each part has a copy (*totals*, flags).  Kernels for which
-this cannot be derived are refused.
+other changes there, and values of which each part has a copy (*replicated* values, flags).  Kernels
+for which this cannot be derived are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.partitioning.numbered_rows import Copy, Numbered
 from morph.compiler.partitioning.ownership import ENDS, Ownership, global_id
-from morph.compiler.partitioning.replicated import Replicated, Total
+from morph.compiler.partitioning.replicated import Replicated, ReplicatedColumn
 from morph.compiler.partitioning.slices import Cutter, Slice
 from morph.compiler.passes.effects import Effects, functions_of_kernel
 from morph.compiler.passes.inlining import inline_all
@@ -110,7 +110,7 @@ class Partitioning:
     mirrored : set of (slot, column)
         Columns of ``writes`` that a part changes also at its mirrors.
     messages : tuple of Message
-    totals : tuple of Total
+    replicated : tuple of ReplicatedColumn
     flags : tuple of str
         Flags that are raised for all parts if one part has raised them.
     hidden : tuple of Hidden
@@ -125,7 +125,7 @@ class Partitioning:
     sole_operations: Mapping[tuple[str, str], str]
     mirrored: Set[tuple[str, str]]
     messages: tuple[Message, ...]
-    totals: tuple[Total, ...]
+    replicated: tuple[ReplicatedColumn, ...]
     flags: tuple[str, ...]
     hidden: tuple[Hidden, ...]
     copies: tuple[Copy, ...]
@@ -173,7 +173,7 @@ def describe(found: Partitioning) -> list[str]:
         (step,) = first.steps
         values = ", ".join(f"{c.name}: {c.dtype}" for c in m.columns) or "no values"
         lines.append(f"{m.slot}: line {step.pos.line}, executed by the owner; {values}")
-    lines += [f"of all parts, {t.op}: {t.slot}.{t.column}" for t in found.totals]
+    lines += [f"of all parts, {t.op}: {t.slot}.{t.column}" for t in found.replicated]
     lines += [f"of all parts, or: {slot}" for slot in found.flags]
     for x in (x for x in found.copies if x.changed):
         lines.append(f"after: {named((x.of, c) for c in x.changed)} of the owners, from {x.slot}")
@@ -328,7 +328,7 @@ class _Derivation:
         self._refuse_nodes(kernel, cutter.by_owner)
         exact = cutter.spreads | self._spreads(kernel, cutter.by_owner)
         bounds = {c: how for c, how in cutter.bounds.items() if c not in exact}
-        totals, flags = shared.totals(), self._flags()
+        replicated, flags = shared.changed_columns(), self._flags()
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
         writes |= {(x.of, name) for x in self.copies for name in x.changed}
@@ -339,8 +339,8 @@ class _Derivation:
         return Partitioning(
             unit, tuple(sorted(exact | bounds.keys())), bounds,
             tuple(Combine(*c, how) for c, how in sorted(cutter.combines.items())),
-            tuple(sorted(writes)), operations, frozenset(cutter.mirrored), messages, totals, flags,
-            tuple(h for n, h in self.hidden.items() if n in used), self.copies,
+            tuple(sorted(writes)), operations, frozenset(cutter.mirrored), messages, replicated,
+            flags, tuple(h for n, h in self.hidden.items() if n in used), self.copies,
         )  # fmt: skip
 
     def _message(self, s: Slice) -> Message:

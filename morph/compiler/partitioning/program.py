@@ -2,10 +2,10 @@
 
 `derive_program` takes the fused unit of a program.  Each ``foreach`` becomes the unit that `derive`
 returns for it, followed by the actions of the host after a step that is launched by itself: at its
-barrier the parts agree on flags, totals and failures (`Agree`), messages are delivered and executed
-(`Deliver`), mirrors are combined and spread (`Exchange`).  A column is spread after each step that
-changes it, if any step of the program reads it at other ends of edges; after a step over a
-collection only the changed rows (`Mark`).  If steps only compare new values with the mirrors
+barrier the parts agree on flags, replicated values and failures (`Agree`), messages are delivered
+and executed (`Deliver`), mirrors are combined and spread (`Exchange`).  A column is spread after
+each step that changes it, if any step of the program reads it at other ends of edges; after a step
+over a collection only the changed rows (`Mark`).  If steps only compare new values with the mirrors
 (`Partitioning.bounds`), the column is not spread after changes only by that operation; if other
 steps of the program read its values, it is spread before these.  All parts execute the same blocks,
 and so reach the same crossings, as conditions depend only on values that are equal in all parts.
@@ -187,7 +187,7 @@ class _Program:
                                                       if c in p.writes))},
             tuple(self.hidden.values()), tuple(self.boxes),
             tuple(s for s in self.rows.lists if s not in boxes),
-            tuple(sorted({t.slot for p in steps for t in p.totals} - {*self.unit.made})),
+            tuple(sorted({t.slot for p in steps for t in p.replicated} - {*self.unit.made})),
         )  # fmt: skip
 
     # --- steps -----------------------------------------------------------------------------------
@@ -235,8 +235,8 @@ class _Program:
         sums = tuple(_mirrors(c.slot, c.column, s.pos) for c in p.combines if c.op == "add")
         if sums:
             yield ir.FillMirrors(mirrors=sums, pos=s.pos)
-        totals = tuple(self._totals(p, s.pos))
-        for t in totals:
+        replicated = tuple(self._replicated_values(p, s.pos))
+        for t in replicated:
             load = ir.Load(place=t.place, type=t.place.type, pos=s.pos)
             yield ir.Assign(name=t.before.name, value=load, pos=s.pos)  # type: ignore[attr-defined]
         combines = tuple(_mirrors(c.slot, c.column, s.pos, c.op) for c in p.combines)
@@ -258,19 +258,19 @@ class _Program:
         yield self._local(p.unit, {m.slot for m in p.messages}, marked)
         if at_once:  # no part writes to memory that another one reads: one crossing
             yield ir.Exchange(combines=(), spreads=spreads, pos=s.pos)
-            yield ir.Agree(flags=p.flags, totals=totals, pos=s.pos)
+            yield ir.Agree(flags=p.flags, values=replicated, pos=s.pos)
             return
         waits = bool(p.messages) and not combines  # the parts agree at the first delivery
-        agrees = totals or p.flags or combines or _needs_agreement(p.unit)
+        agrees = replicated or p.flags or combines or _needs_agreement(p.unit)
         if not waits and (agrees or spreads):
-            first = () if p.messages else totals
-            yield ir.Agree(flags=p.flags, totals=first, fence=not agrees, pos=s.pos)
+            first = () if p.messages else replicated
+            yield ir.Agree(flags=p.flags, values=first, fence=not agrees, pos=s.pos)
         if p.messages and combines:  # owners must have the values before they execute messages
             yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
             combines = ()
         for i, m in enumerate(p.messages, 1):
             last = i == len(p.messages)
-            agree = ir.Agree(flags=p.flags, totals=totals if last else (), pos=s.pos)
+            agree = ir.Agree(flags=p.flags, values=replicated if last else (), pos=s.pos)
             yield self._deliver(m, s.pos)
             yield agree
             yield self._local(m.unit, set(), marked)
@@ -390,11 +390,11 @@ class _Program:
         names = {f.name for f in called(ir.walk(blocks), self.known)}
         return tuple(f for n, f in self.known.items() if n in names and n not in self.funcs)
 
-    # --- totals and sizes ------------------------------------------------------------------------
+    # --- replicated values and sizes -------------------------------------------------------------
 
-    def _totals(self, p: Partitioning, pos: Pos) -> Iterator[ir.Total]:
+    def _replicated_values(self, p: Partitioning, pos: Pos) -> Iterator[ir.ReplicatedValue]:
         """The copied values that are made equal after a step; the program keeps the old values."""
-        for t in p.totals:
+        for t in p.replicated:
             column = self.stores[t.slot].column(t.column)
             assert column is not None
             if t.slot not in self.one_row and t.slot not in self.unit.made:
@@ -410,7 +410,7 @@ class _Program:
                 )
                 name = f"before{len(self.state)}_"
                 self.state[name] = column.dtype
-                yield ir.Total(
+                yield ir.ReplicatedValue(
                     op=t.op, place=place, pos=pos,
                     before=ir.Var(name=name, type=column.dtype, pos=pos),
                 )  # fmt: skip
@@ -470,7 +470,7 @@ class _Program:
                 raise NeedsSteps("mirrors have a column of points or edges, whose ids differ")
         lists = len(self.rows.lists)
         for p in steps:
-            sizes = [self.stores[t.slot].column(t.column) for t in p.totals]
+            sizes = [self.stores[t.slot].column(t.column) for t in p.replicated]
             number = sum(max(c.size, 1) for c in sizes if c is not None)
             if number + lists + 1 + OWN_VALUES + MESSAGE_WORDS > MOST_WORDS or len(p.flags) > 64:
                 raise NeedsSteps("a step changes more numbers than parts send at once")
@@ -479,7 +479,8 @@ class _Program:
 def _joined(steps: Iterable[Any]) -> tuple[Any, ...]:
     """Append assignments to the statements of one thread before them.
 
-    They save the totals from before a step.  If all threads read these, a barrier would precede it.
+    They save replicated values from before a step.  If all threads read these, a barrier would
+    precede it.
     """
     found = list[Any]()
     for s in steps:

@@ -1,10 +1,11 @@
 """Replicated values, of which each part of a graph has a copy: how a step changes them.
 
 These are the columns of all tables except points and edges.  After the step, the copies of all
-parts are combined to one value by the operation that changes them (`Total`).  A non-atomic write in
-a step over points or edges has to write the same value for all items, as parts execute their items
-in no common order.  In a kernel over replicated rows, a loop over all points is divided between the
-parts: its iterations must be independent, except for reductions that are written after the loop.
+parts are combined to one value by the operation that changes them (`ReplicatedColumn`).  A non-
+atomic write in a step over points or edges has to write the same value for all items, as parts
+execute their items in no common order.  In a kernel over replicated rows, a loop over all points is
+divided between the parts: its iterations must be independent, except for reductions that are
+written after the loop.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ IDEMPOTENT = {Agreement.MIN, Agreement.MAX, Agreement.OR, Agreement.AND}
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class ReplicatedColumn:
     """A replicated column, and how its copies are combined after the step."""
 
     slot: str
@@ -93,7 +94,7 @@ class Replicated:
         self.loops = [s for s in kernel.body if self._runs_over_parts(s)]
         self.inside = {id(n) for s in self.loops for n in ir.walk(s)}
 
-    def totals(self) -> tuple[Total, ...]:
+    def changed_columns(self) -> tuple[ReplicatedColumn, ...]:
         """The columns that parts may change differently."""
         reduced = self._reduced_locals()
         found: dict[ir.ColumnKey, Agreement] = {}
@@ -102,7 +103,7 @@ class Replicated:
         for n, f in self._each():
             if not self._is_change(n):
                 continue
-            how = self._total(n, self._is_partial(n, f), id(n) in unused, reduced)
+            how = self._agreement(n, self._is_partial(n, f), id(n) in unused, reduced)
             column = n.place.slot, n.place.column
             pair = {how, found.setdefault(column, how)}
             if how == Agreement.SAME and isinstance(n, ir.Atomic):
@@ -117,8 +118,8 @@ class Replicated:
                 reject(problem, n.pos, "use one operation, or two steps")
             found[column] = how if how != Agreement.SAME else found[column]
         self._refuse_dependent(reduced, self._consistent())
-        totals = (Total(*column, how) for column, how in sorted(found.items()))
-        return tuple(t for t in totals if t.op != Agreement.SAME)
+        columns = (ReplicatedColumn(*column, how) for column, how in sorted(found.items()))
+        return tuple(c for c in columns if c.op != Agreement.SAME)
 
     def _each(self) -> Iterator[tuple[Any, str]]:
         """All nodes, with the names of their functions."""
@@ -137,7 +138,7 @@ class Replicated:
         """Whether each part executes its share of a loop: over the rows of a partitioned table."""
         return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
 
-    def _total(
+    def _agreement(
         self, n: Any, partial: bool, unused: bool, reduced: Mapping[str, Agreement]
     ) -> Agreement:
         """How the copies are combined after a change, ``partial`` if a part makes its share of it.

@@ -40,7 +40,8 @@ class BodyPlan:
     body: ir.Body = ()
     groups: Mapping[int, Groups] = field(default_factory=dict)  # by id of a body
     searches: Mapping[int, ir.Body] = field(default_factory=dict)  # see `search`
-    totals: Mapping[int, str] = field(default_factory=dict)  # functions, by id of atomics
+    # functions that add to totals, by id of an atomic
+    total_functions: Mapping[int, str] = field(default_factory=dict)
     prefetches: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # see `_prefetches`
     single_threaded: bool = False  # one CPU thread executes it: no atomics, all loads are stable
     locals: tuple[tuple[str, Type], ...] = ()  # declared in the text
@@ -48,7 +49,8 @@ class BodyPlan:
     monotone: Columns = frozenset()  # columns that change only by minima, or only by maxima
     item: str = ""  # the parameter that is the item, if `stable` is known
     stable: Columns = frozenset()  # columns that do not change at the item
-    ahead: tuple[str, str] | None = None  # of an asynchronous kernel: the lists, see `runs_ahead`
+    # of an asynchronous kernel: the lists, see `asynchronous_kernels`
+    asynchronous: tuple[str, str] | None = None
     swapped: bool = False  # names a collection that the program swaps
     ends: bool = True  # control may reach its end
 
@@ -122,34 +124,38 @@ class StepPlan:
     # bits of columns that it may write: a barrier precedes it if threads have read one of them
     writes: int
     by_master: bool = False  # executed by one thread between arrival and release at its barrier
-    varies: bool = False  # its arguments read memory that the step may write
+    arguments_vary: bool = False  # its arguments read memory that the step may write
     sharing: Sharing | None = None
     searching: Searching | None = None
     group: int = 0  # threads of a GPU that execute an item of a kernel with shared arrays
     own_arrays: bool = False  # whether these may be local to a thread
     by_warp: bool = False  # the lanes of a GPU's warp execute an item together
-    lists_rows: bool = False  # long rows are appended to a list that all threads process
+    lists_long_rows: bool = False  # long rows are appended to a list that all threads process
     fetch_adds: bool = False  # adds floats, or uses the old value: slow under contention
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
     sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
     tiled: bool = False  # the same, with entries in tiles; see kernels/schedule/tiles.h
-    rows_ahead: bool = False  # the adjacency row of an enqueued item is known in advance
+    knows_rows: bool = False  # the adjacency row of an enqueued item is known in advance
     prefetched: Prefetched | None = None  # the items are those of a list, and have rows
     agree: ir.Agree | None = None  # its barrier is a crossing of all parts
-    sizes: tuple[str, ...] = ()  # collections whose number of items all parts exchange there
-    waits: bool = False  # parts exchange failures at the delivery after it
-    sender: StepPlan | None = None  # of a delivery: the step before, if it has `waits`
+    # collections whose number of items all parts exchange at that crossing
+    exchanged_sizes: tuple[str, ...] = ()
+    fails_at_delivery: bool = False  # parts exchange failures at the delivery after it
+    # of a delivery: the step before it, if it `fails_at_delivery`
+    sender: StepPlan | None = None
     receiver: StepPlan | None = None  # of a delivery: the step after it
-    answers: bool = False  # executes messages; skipped if no part has sent any
+    runs_messages: bool = False  # executes messages; skipped if no part has sent any
     # cached collections of which a single thread reserves the whole capacity
-    fills: tuple[str, ...] = ()
+    takes_all: tuple[str, ...] = ()
 
     @property
     def publishes(self) -> bool:
         """Whether the last thread at the barrier publishes counters or other state."""
-        waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
-        work = self.resized, self.clears, self.can_fail, self.lists_rows, self.rebuilds, self.agree
-        return waits and self.meets and (any(work) or self.sections > 1)
+        if not isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear) or not self.has_barrier:
+            return False
+        changes = self.resized, self.clears, self.rebuilds
+        results = self.can_fail, self.lists_long_rows, self.agree
+        return any(changes) or any(results) or self.sections > 1
 
     @property
     def sections(self) -> int:
@@ -157,7 +163,7 @@ class StepPlan:
         return self.node.sections if isinstance(self.node, ir.Foreach) else 1
 
     @property
-    def meets(self) -> bool:
+    def has_barrier(self) -> bool:
         """Whether a barrier follows: after the last section of a step."""
         return not isinstance(self.node, ir.Foreach) or self.node.section == self.sections - 1
 
@@ -198,11 +204,11 @@ class Plan:
     claims: bool
     queues: frozenset[str]  # collections whose new items are executed in the same step
     full_team: bool  # all CPU threads execute also small steps of a program
-    runs_ahead: bool
+    asynchronous: bool  # kernels may execute items that they add
     locks: bool
     sections: int  # the maximum of a step
     resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
-    heavy: bool  # also few items may have enough work for several CPU threads
+    much_work: bool  # even few items may have enough work for several CPU threads
     calls: bool  # expressions that all threads compute call functions
     spins: bool  # a loop of the program has no barrier
     uniform: BodyPlan  # of a program's expressions, and of its statements of a single thread

@@ -65,20 +65,19 @@ from morph.compiler.passes.warp_execution import (
     warp_bodies,
 )
 from morph.compiler.passes.work_sharing import (
-    LISTS,
+    BALANCES_WITH_LIST,
     allows_shared_loop,
+    asynchronous_kernels,
     lists_long_rows,
     preloaded,
-    runs_ahead,
     shared_loops,
     staged,
 )
 from morph.language.types import Handle, Scalar
 
-CACHED = 8  # maximum of collections with a slot cache; fewer in a step of many sections
-INLINE = 60  # maximum nodes of a function that is inlined at several calls
-# resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
-FEW, SOME, MANY, MOST = 2, 3, 4, 8
+MAX_CACHED = 8  # collections with a slot cache; fewer in a step of many sections
+MAX_INLINED_NODES = 60  # of a function that is inlined at several calls
+RESIDENT = {128: 2, 80: 3, 64: 4, 32: 8}  # blocks of 256 threads, by registers of a thread
 MANY_LOCALS = 8  # local collections of a unit that claims: one resident block
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
 NAMES_STORE = ("column", "rows", "new", "need")
@@ -126,7 +125,7 @@ class _Planner:
         self.changed = changed(unit, self.nodes)
         self.read_bits = self._read_bits()
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
-        self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
+        self.shared, self.asynchronous = shared_loops(unit), asynchronous_kernels(unit)
         self.searched = shared_searches(unit)
         self.group_plans = {
             name: found
@@ -134,7 +133,7 @@ class _Planner:
             if (found := group_plan(f, self.funcs, self.unstable[name], unit.checked))
         }
         self.warp_bodies = warp_bodies(unit, self.unstable)
-        self.stable = stable_at_item(unit, self.ahead)
+        self.stable = stable_at_item(unit, self.asynchronous)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)
         self.added = only_added_to(unit)
@@ -180,12 +179,13 @@ class _Planner:
             claims=claims,
             queues=self.queues,
             full_team=claims or bool(self.queues),
-            runs_ahead=bool(self.ahead),
+            asynchronous=bool(self.asynchronous),
             sections=self.sections,
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # on one thread, a round of claims has one item, so that checks find no race
-            heavy=bool(self.shared or self.queues or self.group_plans) or (unit.checked and claims),
+            much_work=bool(self.shared or self.queues or self.group_plans)
+            or (unit.checked and claims),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
             uniform=self._uniform(),
             spins=unit.fused and steps.loops_without_barrier(unit),
@@ -200,7 +200,7 @@ class _Planner:
         """
         collections = [s for s in self.reserved if self.stores[s].kind == "collection"]
         found = [s for s in collections if s not in self.consecutive | self.queues]
-        return () if self.unit.checked else tuple(found[: 2 * CACHED // max(self.sections, 2)])
+        return () if self.unit.checked else tuple(found[: 2 * MAX_CACHED // max(self.sections, 2)])
 
     def _resident(self, claims: bool, sweeps: bool) -> int:
         """The number of resident blocks on a multiprocessor.
@@ -210,7 +210,7 @@ class _Planner:
         asynchronous execution and 64-bit reductions need the registers.
         """
         if self.group_plans and not self.unit.fused:
-            return MOST
+            return RESIDENT[32]
         local = sum(
             isinstance(n, ir.MakeLocal) and not isinstance(n, ir.MakeShared)
             for n in ir.walk(self.unit.funcs)
@@ -222,12 +222,12 @@ class _Planner:
             and not any(isinstance(n, ir.Foreach) and n.together for n in nodes)
         ):
             return 1
-        if claims or self.ahead or local or not self.shared:
-            return FEW
+        if claims or self.asynchronous or local or not self.shared:
+            return RESIDENT[128]
         if not sweeps:
-            return MANY
+            return RESIDENT[64]
         if any(g.tiled for g in self.unit.graphs):
-            return FEW  # limited by shared memory
+            return RESIDENT[128]  # limited by shared memory
         loads = [
             n.type
             for s in self.shared.values()
@@ -235,7 +235,7 @@ class _Planner:
             for n in ir.walk(s.body)
             if isinstance(n, ir.Load)
         ]
-        return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
+        return RESIDENT[128 if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else 80]
 
     def _totals(self) -> dict[int, TotalPlace]:
         """The places that all items add to without using the old value, by id of an atomic."""
@@ -256,7 +256,7 @@ class _Planner:
         claims = isinstance(f, ir.Kernel) and f.commit is not None
         live = _live(f) if isinstance(f, ir.Kernel) and claims else ()
         text = partial(self._text, f, live=live)
-        large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
+        large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > MAX_INLINED_NODES
         on = ir.find(self.unit.blocks, ir.Foreach)
         main = text(f.body)
         arrays, by_warp = self.group_plans.get(f.name), self.warp_bodies.get(f.name)
@@ -299,11 +299,11 @@ class _Planner:
         parameters.  ``nodes`` are the nodes that it prints, if not all of ``body``.  ``split`` is
         a shared search in ``body``: the text has only the statements after it.
         """
-        mine, ahead = named(body) - {*live, *hidden}, self.ahead.get(f.name)
+        mine, lists = named(body) - {*live, *hidden}, self.asynchronous.get(f.name)
         beside = [o for name in self.concurrent.get(f.name, ()) for o in self.reached[name]]
         touched = _stores(nodes or ir.walk(body))
-        if ahead and ahead[0] in touched:
-            touched |= {ahead[1]}
+        if lists and lists[0] in touched:
+            touched |= {lists[1]}
         stable = self.stable.get(f.name)
         kernel, rows = isinstance(f, ir.Kernel), constants(f)
         found = ((n, total_place(n, rows)) for n in ir.walk(body))
@@ -311,10 +311,10 @@ class _Planner:
             [body],
             split=split,
             body=body,
-            totals={
+            total_functions={
                 id(n): how
                 for n, place in found
-                if place is not None and (how := self._total(place))
+                if place is not None and (how := self._total_function(place))
             },
             unstable=self.unstable[f.name] if unstable is None else unstable,
             locals=tuple(x for x in f.locals if x[0] in mine),
@@ -324,7 +324,7 @@ class _Planner:
             else frozenset(),
             item=f.params[0][0] if stable is not None else "",
             stable=stable or frozenset(),
-            ahead=ahead,
+            asynchronous=lists,
             swapped=bool(touched & self.swapped),
             ends=not (body and body[-1].leaves),
         )
@@ -352,14 +352,14 @@ class _Planner:
         found = {id(b): tuple(group(b, single=self.unit.checked)) for b in bodies}
         return BodyPlan(groups=found, searches=searches, live=live, **more)
 
-    def _total(self, place: TotalPlace) -> str:
+    def _total_function(self, place: TotalPlace) -> str:
         """The function that adds to the partial sum of a place; empty if it has none."""
         if place[-1].kind != "f":
             index = str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
-            return f"add_for_all<{index}>"
+            return f"add_to_total<{index}>"
         if place not in self.float_totals:
             return ""
-        return f"add_float_for_all<{self.float_totals.index(place)}, {len(self.float_totals)}>"
+        return f"add_to_float_total<{self.float_totals.index(place)}, {len(self.float_totals)}>"
 
     def _takes_item(self, f: ir.Func, main: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
         """Whether a function uses the state of the item: reservations, failure, flags, locks."""
@@ -396,7 +396,7 @@ class _Planner:
         before = [n for n in ir.walk(s.prologue) if id(n) not in inside]
         before = [n for n in before if not (isinstance(n, ir.Need) and n.slot in batched)]
         inner = [n for n in ir.walk(s.body) if not (isinstance(n, ir.Add) and n.slot in buffers)]
-        if f.name in self.ahead:
+        if f.name in self.asynchronous:
             inner += [n for n in ir.walk(s.body) if n.allocates]
         ends = not (s.prologue and s.prologue[-1] is s.loop)
         member = (*s.live_in, *(x for x, _ in s.reductions))
@@ -447,7 +447,7 @@ class _Planner:
             roots += [step.kernel, *([where] if where else [])]
         return list(ir.walk((step, tuple(f for r in roots for f in self.reached[r]))))
 
-    def _sizes(self, s: StepPlan) -> tuple[str, ...]:
+    def _exchanged_sizes(self, s: StepPlan) -> tuple[str, ...]:
         """The collections that a step resizes, except those of messages to be sent."""
         sent = {n.outbox for n in self.nodes if isinstance(n, ir.Deliver)}
         lists = (x for x in s.resized if self.stores[x].kind == "collection")
@@ -464,11 +464,11 @@ class _Planner:
             sender = changed.get(before, found[before])
             waits = isinstance(sender.node, ir.Foreach) and sender.agree is None
             if waits:
-                changed[before] = sender = replace(sender, waits=True)
-            changed[after] = receiver = replace(found[after], answers=True)
+                changed[before] = sender = replace(sender, fails_at_delivery=True)
+            changed[after] = receiver = replace(found[after], runs_messages=True)
             changed[k] = replace(
                 found[k], sender=sender if waits else None, receiver=receiver,
-                sizes=self._sizes(sender),
+                exchanged_sizes=self._exchanged_sizes(sender),
             )  # fmt: skip
         return changed
 
@@ -485,11 +485,10 @@ class _Planner:
             k: self._step(number, k, s, clears, functions)
             for k, (s, clears) in steps.joined(block.steps).items()
         }
-        found |= {
-            k - 1: replace(found[k - 1], agree=s, sizes=self._sizes(found[k - 1]))
-            for k, s in enumerate(block.steps)
-            if isinstance(s, ir.Agree)
-        }
+        for k, s in enumerate(block.steps):
+            if isinstance(s, ir.Agree):
+                sizes = self._exchanged_sizes(found[k - 1])
+                found[k - 1] = replace(found[k - 1], agree=s, exchanged_sizes=sizes)
         found |= self._deliveries(found)
         found |= {k: _with_sections(found, k) for k, s in found.items() if s.sections > 1}
         leaves = ir.Foreach | ir.Exchange | ir.Combine
@@ -567,38 +566,38 @@ class _Planner:
         own_row = sharing is not None and steps.is_own_row(
             s, kernel, sharing.loop.loop, self.stores
         )
-        ahead = sharing is not None and s.kernel in self.ahead and own_row
-        rows_ahead = ahead and steps.leads_ahead(
-            kernel, sharing.loop.loop, self.ahead[s.kernel][0],  # type: ignore[union-attr]
+        asynchronous = sharing is not None and s.kernel in self.asynchronous and own_row
+        knows_rows = asynchronous and steps.knows_row(
+            kernel, sharing.loop.loop, self.asynchronous[s.kernel][0],  # type: ignore[union-attr]
             (s.slot, "item") in self.stable[s.kernel],
         )  # fmt: skip
         arrays = functions[s.kernel].group_plan
         listed = own_row and self.stores[s.slot].kind == "collection"
         # other lists with a filter have many rows that are not read
-        prefetches = rows_ahead or (listed and not ahead and not kernel.where)
+        prefetches = knows_rows or (listed and not asynchronous and not kernel.where)
         return replace(
             found,
-            varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
+            arguments_vary=any(n.varies for n in self._below((*s.args, *s.where_args))),
             sharing=sharing,
             searching=functions[s.kernel].searching if search.allows_shared_search(s) else None,
             group=group_size(s.balance, arrays) if arrays and not s.until_empty else 0,
             own_arrays=arrays is not None and arrays.bytes <= THREAD_BYTES,
             by_warp=s.kernel in self.warp_bodies and allows_warp_execution(s),
-            lists_rows=sharing is not None and s.balance in LISTS,
+            lists_long_rows=sharing is not None and s.balance in BALANCES_WITH_LIST,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,
             sweeps=sharing is not None and steps.sweeps(s, kernel, sharing.loop, self.unit),
             tiled=sharing is not None
             and not (sharing.preloaded or found.can_fail)
             and steps.tiled(s, kernel, sharing.loop, self.unit),
-            rows_ahead=rows_ahead,
-            prefetched=self._prefetched(s, sharing.loop.loop, ahead)
+            knows_rows=knows_rows,
+            prefetched=self._prefetched(s, sharing.loop.loop, asynchronous)
             if sharing and prefetches
             else None,
-            fills=tuple(x for x in self.cached if x in needs),
+            takes_all=tuple(x for x in self.cached if x in needs),
         )  # fmt: skip
 
-    def _prefetched(self, s: ir.Foreach, loop: Any, ahead: bool) -> Prefetched | None:
+    def _prefetched(self, s: ir.Foreach, loop: Any, asynchronous: bool) -> Prefetched | None:
         """The columns that are prefetched for an item; None for loops over both directions."""
         if loop.direction == "all":
             return None
@@ -609,7 +608,7 @@ class _Planner:
         used = [c for c in self.stores[slot].columns if c.name in names]
         found = {c.record if c.record >= 0 else c.name: c.name for c in used}
         nearby = tuple((slot, name) for name in found.values())
-        return Prefetched(nearby, () if ahead else _needed_at_ends(loop))
+        return Prefetched(nearby, () if asynchronous else _needed_at_ends(loop))
 
 
 def _needed_at_ends(loop: ir.ForEdges) -> tuple[tuple[str, str], ...]:
@@ -625,7 +624,7 @@ def _needed_at_ends(loop: ir.ForEdges) -> tuple[tuple[str, str], ...]:
 def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
     """The section ``k``; the last one has the actions of all sections at their barrier."""
     s = steps[k]
-    if not s.meets:
+    if not s.has_barrier:
         return s
     parts = [steps[i] for i in range(s.number, k + 1)]
     resized = sorted({x for p in parts for x in p.resized})

@@ -106,7 +106,7 @@ def is_own_row(s: ir.Foreach, k: ir.Kernel, loop: Loop, stores: Mapping[str, Sto
     return not entry and isinstance(point, ir.Var) and point.name == item
 
 
-def leads_ahead(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
+def knows_row(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
     """Whether each iteration adds only the other end of its edge to ``then``."""
     adds = [n for n in ir.find(k.body, ir.Add) if n.slot == then]
     items = [dict(n.values)["item"] for n in adds]

@@ -25,8 +25,11 @@ from morph.compiler.passes.independence import (
 )
 from morph.language.types import Column, Handle, Scalar, Store
 
-LISTS = ("auto", "grid")  # choices with which all threads share long rows
-CHOICES = ("auto", "thread", "warp", "block", "grid")
+BALANCES_WITH_LIST = (
+    "auto",
+    "grid",
+)  # values of ``balance`` with which all threads share long rows
+BALANCES = ("auto", "thread", "warp", "block", "grid")
 LIVE_IN_BYTES = 32  # limit of the live-in locals stored with the remaining edges of a row
 STAGING_BYTES = 4096 - 64  # bytes of a warp's staging buffers; see kernels/schedule/staging.h
 
@@ -72,7 +75,9 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
     wanted = dict.fromkeys(s.kernel for s in steps if allows_shared_loop(s))
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
-    kept = {s.kernel for s in steps if allows_shared_loop(s) and s.balance not in LISTS}  # no list
+    kept = {
+        s.kernel for s in steps if allows_shared_loop(s) and s.balance not in BALANCES_WITH_LIST
+    }  # no list
     return {
         name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
         for name, s in found.items()
@@ -197,13 +202,13 @@ def _reads_then_writes(
     )
 
 
-def can_run_ahead(items: Store, then: Store) -> bool:
+def can_store_items_of(items: Store, then: Store) -> bool:
     """Whether items of ``then`` can be stored in ``items``: collections of equal columns."""
     collection = items.kind == "collection" and items.slot != then.slot
     return collection and replace(items, slot=then.slot) == then
 
 
-def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
+def asynchronous_kernels(unit: ir.Unit) -> dict[str, tuple[str, str]]:
     """The asynchronous kernels: the list that each enqueues to, and the list with the entries.
 
     Entries are stored behind the items of the list that the step reads, so no other code may
@@ -227,7 +232,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
 
 def lists_long_rows(unit: ir.Unit) -> bool:
     """Whether long rows are appended to a list that all threads process."""
-    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.balance in LISTS]
+    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.balance in BALANCES_WITH_LIST]
     found = shared_loops(unit) if steps else {}
     return any(s.kernel in found for s in steps)
 

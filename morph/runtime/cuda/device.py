@@ -19,7 +19,7 @@ from morph.runtime.cuda import driver
 from morph.runtime.cuda.combining import combine
 from morph.runtime.cuda.extremes import MOST as MOST_EXTREMES
 from morph.runtime.cuda.extremes import suits
-from morph.runtime.cuda.modules import compile_once
+from morph.runtime.cuda.modules import compile_once, precompile_headers
 from morph.runtime.cuda.small_copies import (
     MOST_VALUES,
     SMALL,
@@ -270,6 +270,7 @@ def find(index: int) -> CudaDevice:
         model = cupy.cuda.runtime.getDeviceProperties(index)["name"].decode()
         has = f"a {model} of compute capability {capability[:-1]}.{capability[-1]}"
         raise DeviceError(f"{name} is {has}: Morph needs 7.5 (Turing) or later")
+    precompile_headers(cupy.cuda.compiler)
     if index > 0:
         compile_once(cupy.cuda.compiler)
     return CudaDevice("cuda", index, cupy)

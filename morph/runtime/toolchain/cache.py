@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache as memoised
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +186,24 @@ def key(text: str, *parts: str) -> str:
 
     Code that only moved within its file keeps its key.
     """
+    digest = _digest(text).copy()
+    for part in parts:
+        _extend(digest, part)
+    found: str = digest.hexdigest()
+    return found
+
+
+@lru_cache(maxsize=2)  # the full and the quick compilation of a text have a key each
+def _digest(text: str) -> Any:
     digest = hashlib.sha256()
-    for part in (_without_lines(text), *parts):
-        data = part.encode()
-        digest.update(b"%d:" % len(data))  # lengths keep ("ab", "c") from ("a", "bc")
-        digest.update(data)
-    return digest.hexdigest()
+    _extend(digest, _without_lines(text))
+    return digest
+
+
+def _extend(digest: Any, part: str) -> None:
+    data = part.encode()
+    digest.update(b"%d:" % len(data))  # lengths keep ("ab", "c") from ("a", "bc")
+    digest.update(data)
 
 
 def _without_lines(text: str) -> str:

@@ -77,17 +77,19 @@ _EXE = ".exe" if os.name == "nt" else ""
 _NATIVE = _native_flags(platform.machine())
 _BARE = tuple((*flags, "-nostdlib++") for flags in _NATIVE)  # without libstdc++: none is used
 
+_ABSENT = "no such program"
+
 _TRIAL = """
 extern "C" void morph_trial(int *a, int n) {
   for (int i = 0; i < n; i++) a[i]++;
 }
 """
 
-_HELP = """no C++ compiler found for the cpu device. Looked for:
-{tried}
-Install one: `apt install g++`, `dnf install gcc-c++`, `brew install gcc`,
-`xcode-select --install`; or, with pip alone, `pip install ziglang`.
-Or set MORPH_CXX to the command of a compiler that understands g++'s options."""
+_HELP = (
+    "no C++ compiler (no {absent}): `apt install g++`, `dnf install gcc-c++`, `brew install gcc`, "
+    "`xcode-select --install` or `pip install ziglang`; or set MORPH_CXX"
+)
+_REMEDY = "install g++, or set MORPH_CXX to another compiler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,24 +335,22 @@ def _check(using: Compiler) -> Compiler:
     CompilerNotFound
         If there are none: a header, a library or a program of the compiler is missing.
     """
-    log = ""
+    logs = dict[tuple[str, ...], str]()
 
     def works(*flags: str) -> bool:
-        nonlocal log
         made = cache.temporary("so")  # never the same file twice: the last one is still loaded
         try:
-            log = _compile(using, (*FLAGS, *flags), _TRIAL, made)
-            return not log
+            logs[flags] = _compile(using, (*FLAGS, *flags), _TRIAL, made)
+            return not logs[flags]
         finally:
             with suppress(OSError):  # Windows keeps a loaded library
                 made.unlink(missing_ok=True)
 
     native = next((f for f in (*_NATIVE, *_BARE) if works(*f)), None)
     if native is None:
-        command, first = shlex.join(using.command), log.partition("\n")[0]
+        command, first = shlex.join(using.command), logs[()].partition("\n")[0]
         raise CompilerNotFound(
-            f"{command[:40]!r} cannot build a library: {first[:90]!r}; "
-            "install g++, or set MORPH_CXX to another compiler"
+            f"{command[:40]!r} cannot build a library: {first[:85]!r}; {_REMEDY}"
         )
     found = replace(using, flags=native, checked=True)
     _remember(found)
@@ -378,17 +378,22 @@ def compiler() -> Compiler:
 
 
 def _find() -> Compiler:
-    tried = []
+    absent, failed = list[str](), ""
     for label, command in _candidates():
         found = _identify(command)
         if isinstance(found, Compiler):
             return found
         if label == "MORPH_CXX":
             raise CompilerNotFound(
-                f"MORPH_CXX is set to {shlex.join(command)!r}, which cannot be used: {found}"
+                f"MORPH_CXX is set to {shlex.join(command)[-90:]!r}, which cannot be used: "
+                f"{found[:55]}"
             )
-        tried.append(f"  {label}: {found}")
-    raise CompilerNotFound(_HELP.format(tried="\n".join(tried)))
+        absent.append(label)
+        if found is not _ABSENT and not failed:
+            failed = f"{label}: {found}"
+    if failed:
+        raise CompilerNotFound(f"no C++ compiler can be used: {failed[:110]}; {_REMEDY}")
+    raise CompilerNotFound(_HELP.format(absent=", ".join(absent)))
 
 
 def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -400,7 +405,7 @@ def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
     for program in ("g++", "clang++", "c++"):
         yield program, (program,)
     # the prelude needs no C++ library, and building zig's would take a minute
-    yield "python -m ziglang c++", (sys.executable, "-m", "ziglang", "c++", "-nostdlib++")
+    yield "ziglang", (sys.executable, "-m", "ziglang", "c++", "-nostdlib++")
 
 
 def _identify(command: tuple[str, ...]) -> Compiler | str:
@@ -408,12 +413,12 @@ def _identify(command: tuple[str, ...]) -> Compiler | str:
     if command[0] == sys.executable and "ziglang" in command:
         spec = importlib.util.find_spec("ziglang")
         if spec is None or not spec.submodule_search_locations:
-            return "the package ziglang is not installed"
+            return _ABSENT
         program: str | None = str(Path(spec.submodule_search_locations[0]) / f"zig{_EXE}")
     else:
         program = shutil.which(command[0])
     if program is None or not os.path.exists(program):
-        return f"{command[0]} is not on PATH" if os.sep not in command[0] else "no such program"
+        return _ABSENT
     stat = os.stat(program)
     facts = (*command, os.path.realpath(program), str(stat.st_mtime_ns), str(stat.st_size))
     record = hashlib.sha256("\0".join((*facts, processor())).encode()).hexdigest()[:16]
@@ -430,7 +435,7 @@ def _identify(command: tuple[str, ...]) -> Compiler | str:
     except OSError as error:
         return str(error)
     if done.returncode:
-        return f"`{shlex.join(command)} --version` failed: {done.stderr.strip()[:200]}"
+        return f"--version failed: {done.stderr.strip()}"
     found = Compiler(command, done.stdout, _NATIVE[0], False, record)
     _remember(found)
     return found

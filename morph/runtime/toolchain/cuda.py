@@ -38,9 +38,10 @@ QUICK_FROM = 12, 9  # the version of NVRTC that knows them
 
 _BUILTINS = re.compile(r"libnvrtc-builtins\.so\.(\d+)\.(\d+)")  # the file that has the version
 
-_HELP = """no CUDA compiler: NVRTC, reached through CuPy, is not usable ({reason}).
-Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nvrtc), or, with a
-driver of CUDA 12, `pip install "morph-engine[gpu12]"`."""
+_HELP = (
+    "no CUDA compiler, as NVRTC and CuPy cannot be used ({reason}): "
+    '`pip install "morph-engine[gpu]"`, or `"morph-engine[gpu12]"` for a driver of CUDA 12'
+)
 
 
 def build(
@@ -295,7 +296,8 @@ def _nvrtc(load: bool = True) -> Any:
         if load:
             nvrtc.getVersion()
     except Exception as error:  # CuPy raises many types, depending on the missing part
-        raise CompilerNotFound(_HELP.format(reason=str(error).partition("\n")[0])) from error
+        reason = str(error).partition("\n")[0][:45]
+        raise CompilerNotFound(_HELP.format(reason=reason)) from error
     return nvrtc
 
 
