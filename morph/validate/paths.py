@@ -235,7 +235,7 @@ def _rows(distance: Any, predecessor: Any, source: Any) -> Iterator[tuple[Any, A
     """Yield each row of distances and of predecessors with its source."""
     starts = np.asarray(source).ravel()
     for name, x in (("distance", distance), ("predecessor", predecessor)):
-        count = len(x) if hasattr(x, "__len__") and getattr(x, "ndim", 1) else 0
+        count = len(x) if hasattr(x, "__len__") and getattr(x, "ndim", None) != 0 else 0
         if count != len(starts) and not (x is None and name == "predecessor"):
             raise WrongAnswer(f"{name} has {count} rows, for {len(starts)} sources")
     yield from zip(
