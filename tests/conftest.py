@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import parsed_once
 import precompiled
 import pytest
 import ranks
@@ -27,7 +28,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 # CI tries the same examples each time, so more of them find nothing new; see also `targets.tries`
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True, max_examples=8)
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, max_examples=5)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
@@ -111,18 +112,17 @@ COMPUTING = re.compile(  # with -O1
     r"|test_refine_deterministic\.py::test_cavities"
     r"|test_examples\.py::test_gallery\[cpu-(complexity|sandpile)"
 )
-SUPPORT = Path(__file__).parent / "support"
 OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
-WITH_LAST = shlex.quote(str(SUPPORT / "with_last"))
 if os.environ.get("CI"):
     precompiled.install()
+    parsed_once.install()
     # processes that tests start load NumPy in three quarters of the time without its threads
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 # processes that tests start import the same modules
-PATHS = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+PATHS = [str(Path(precompiled.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
 os.environ["PYTHONPATH"] = os.pathsep.join(PATHS)
 
 records.enabled = False  # all that tests launch is compiled in their process
@@ -137,8 +137,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if full else "quick")
     precompiled.as_users_do = bool(as_users_do) and name != "test_toolchain.py"  # it counts calls
     if os.environ.get("CI") and COMPILER:
-        level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(f'{name}::{item.name}')))} "
-        os.environ["MORPH_CXX"] = ("" if as_users_do else level) + COMPILER
+        level = int(bool(COMPUTING.match(f"{name}::{item.name}")))
+        quick = f"{shlex.quote(precompiled.WITH_LAST)} -O{level} "
+        os.environ["MORPH_CXX"] = ("" if as_users_do else quick) + COMPILER
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,6 @@
 """Inputs of graphs and algorithms: other libraries' graphs, weights, invalid values."""
 
 import io as streams
-import subprocess
-import sys
 from pathlib import Path
 
 import networkx as nx
@@ -10,12 +8,14 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from click.testing import CliRunner
 from graphs import solve
 from targets import host
 
 import morph
 from morph import generate, io, survey, validate
 from morph.algorithms.registry import ROWS
+from morph.cli import main
 from morph.prelude import f64
 
 BIG = 2**53 + 1
@@ -222,9 +222,8 @@ def test_alike_from_networkx_and_on_the_command_line(tmp_path):
     assert morph.sssp(io.read_graph(tmp_path / "g.txt")).distance.dtype == np.int64
 
     def command(*args):
-        return subprocess.run(
-            [sys.executable, "-m", "morph", *map(str, args)], check=True, capture_output=True
-        ).stdout
+        done = CliRunner().invoke(main, [*map(str, args)])
+        assert done.exit_code == 0, done.output
 
     # an edge list of one line an edge is of arcs
     command("convert", tmp_path / "g.txt", tmp_path / "g.mtx", "--symmetrize")

@@ -64,7 +64,8 @@ def test_items_that_are_added_run_in_the_same_step(target, n, capacity):
         counters_hold(queue)
         return int(found[0].sum)
 
-    assert everywhere(target, run) == [QUEENS[n]] * len(everywhere(target, run))
+    found = everywhere(target, run)
+    assert found == [QUEENS[n]] * len(found)
 
 
 @pytest.mark.parametrize("where", WHERE)
