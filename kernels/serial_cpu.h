@@ -10,7 +10,6 @@ template <class T> constexpr bool is_single(const T&) { return true; }
 constexpr i64 TEAM_COMPILE_ITEMS = MORPH_SERIAL;  // for a step of so many items and more a team is compiled
 constexpr u64 LONGEST = u64(TEAM_COMPILE_ITEMS) * (POLL_INTERVAL >> 16);  // ticks that a program runs
 
-static u64 begun = 0;  // the time, in ticks, at which the launch began
 template <class A, class R> MORPH_FN bool changes_team(const A& a, R& t) {
     return stopped || (t.left = team_threads > 2 && !t.replay && ticks() - begun > LONGEST);
 }
@@ -50,7 +49,6 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
     MORPH_EXPORT i64 NAME(const Args* args, i64 items) {                                              \
         const Args& a = *args;                                                                        \
         begin_launch(a);                                                                              \
-        begun = handled;                                                                              \
         const bool resumed = items == -1;                                                             \
         if (items < 0) team_threads = 1;  /* there is no binary for teams */                          \
         if (items < -1) items = -2 - items;                                                           \

@@ -414,7 +414,8 @@ constexpr u64 POLL_INTERVAL = 1 << 25;  // nanoseconds
 constexpr i64 PAST_ALL_ITEMS = 1ll << 40;
 constexpr i32 STOP_WORD = 32;  // index in `barrier` of the host's request to stop; only parts get one
 MORPH_OF_LAUNCH void* released = nullptr;
-MORPH_OF_LAUNCH u64 handled = 0;       // the time, in ticks, at which handlers last ran
+MORPH_OF_LAUNCH u64 begun = 0;         // the time, in ticks, at which the launch began
+MORPH_OF_LAUNCH u64 handled = 0;       // the same, at which handlers last ran
 MORPH_OF_LAUNCH u32 stopping = 0;      // whether a handler has raised, or another part has ended
 MORPH_OF_LAUNCH bool interrupted = false;  // whether the step is cut short; used by the thread that launched only
 MORPH_OF_LAUNCH bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
@@ -445,7 +446,7 @@ MORPH_FN void poll(i64* cursor) {
 
 template <class A> MORPH_FN void begin_launch(const A& a) {
     if (morph_interpreter.release) released = morph_interpreter.release();
-    handled = ticks();
+    begun = handled = ticks();
     stopping = 0, stopped = interrupted = false, stop_request = a.barrier + STOP_WORD;
     full = team_threads = THREADED ? i32(a.threads) : 1;
     if constexpr (!SERIAL) {
@@ -555,20 +556,25 @@ MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
     return {now - pace.from < QUICK ? faster : pace.chunk, now};
 }
 
-// The same for a single thread: runs all items in chunks.
-struct Pieces {
-    i64 i, upto, last;
-    Pace pace;
-    MORPH_FN Pieces(i64 first, i64 last) : i(first), upto(first), last(last), pace{1024, last - first > 1024 ? ticks() : 0} {}
-    MORPH_FN bool next(i64* cursor) {
-        if (upto > i && upto < last) pace = next_pace(pace, min_of(16 * pace.chunk, i64(1 << 18)), cursor);
-        i = upto;
-        upto = i + pace.chunk < last ? i + pace.chunk : last;
-        return i < last && !interrupted;
-    }
-};
+// Runs the items of a single thread, which looks at signals after `size` items of a kernel, also of several steps: 16 at
+// first, more after quick ones.
+constexpr i64 FIRST_ITEMS = 16, MOST_ITEMS = 1 << 18;
 template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
-    for (Pieces part(first, last); part.next(a.cursor);) run(part.i, part.upto);
+    MORPH_OF_LAUNCH u64 launch, from;
+    MORPH_OF_LAUNCH i64 size, left;
+    if (launch != begun) launch = from = begun, size = left = FIRST_ITEMS;
+    for (i64 i = first, upto; i < last && !interrupted; i = upto) {
+        upto = min_of(i + left, last);
+        run(i, upto);
+        left -= upto - i;
+        if (left > 0) continue;
+        u64 now = ticks(), took = now - from;  // including other kernels since the last test
+        from = now;
+        if (now - handled > POLL_INTERVAL) handle_signals(a.cursor);
+        if (took > 16 * QUICK) size = max_of(size / 16, i64(1));
+        else if (took < QUICK) size = min_of(16 * size, MOST_ITEMS);
+        left = size;
+    }
 }
 
 // A barrier without work for the master.

@@ -192,8 +192,8 @@ struct Share {
           alone(t.threads == 1),
           polls(t.thread == 0) {
         most = max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
-        pace = {most < 256 ? most : most / 32, 0};
-        if (most >= 256 && !alone) pace.from = ticks();
+        pace = {most < 64 ? most : most / 32, 0};
+        if (most >= 64 && !alone) pace.from = ticks();
     }
     MORPH_FN bool next() {
         if (!alone && begin < end) pace = next_pace(pace, most, polls ? cursor : nullptr);

@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.compiler.ir.layout import GLOBAL
 from morph.data.compaction import carry_out, squeeze, translate
-from morph.data.conversion import bind, check_ids, prepare
+from morph.data.conversion import bind, prepare
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.row import Row, RowRange, as_id
@@ -393,7 +393,9 @@ class Set:
 
     def _row(self, row: Any) -> int:
         id = as_id(row, self.table, self.name)
-        check_ids(np.asarray(id), len(self.table), self.name, self.table.name)
+        if not 0 <= id < len(self.table):
+            rows = f"{self.table.name} ({len(self.table)} rows)"
+            raise ValueError(f"{self.name} = {shown(id)} is not a row of {rows}")
         return id
 
     @exclusive

@@ -89,7 +89,7 @@ def _big(value: Any, a: Array, column: Column, where: str) -> Array:
     info = np.iinfo(column.dtype)
     for v in exact.flat:
         if not info.min <= v <= info.max and not column.ref:
-            raise OverflowError(f"{where}: {v} does not fit {column!r}")
+            raise OverflowError(f"{where}: {shown(v)} does not fit {column!r}")
     return a if column.ref and a.size else exact.astype(column.dtype)
 
 
@@ -134,7 +134,7 @@ def _as_type(a: Array, column: Column, where: str) -> Array:
             low, high = int(a.min()), int(a.max())
             if low < info.min or high > info.max:
                 value = low if low < info.min else high
-                raise OverflowError(f"{where}: {value} does not fit {column!r}")
+                raise OverflowError(f"{where}: {shown(value)} does not fit {column!r}")
         elif column.dtype.kind == "f" and a.size and not np.can_cast(a.dtype, column.dtype):
             return _real(a, column, where)
         return a.astype(column.dtype, copy=False)
@@ -284,7 +284,7 @@ def prepare(
         raise ValueError(f"{store.name}: {n} rows cannot be added")
     for name, length in lengths.items():
         if length != n:
-            raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
+            raise ValueError(f"{store.name}.{name} has {length} values for {shown(n)} rows")
     if arrays:
         out |= _converted_all(store, arrays, n if fresh is None else fresh)
     return n, out

@@ -604,7 +604,8 @@ class Store:
         id = integer(id, "id")
         first, last = self.span()
         if not first <= id < last:
-            raise IndexError(f"{self.name} has no row {id}: it has rows {first} to {last - 1}")
+            rows = f"rows {first} to {last - 1}"
+            raise IndexError(f"{self.name} has no row {shown(id)}: it has {rows}")
         return Row(self, int(id))
 
     def is_dead(self, id: int) -> bool:

@@ -123,6 +123,8 @@ def check(**values: int) -> None:
     """Refuse values, by name, that are not integers (TypeError) or not in range (ValueError)."""
     for name, value in values.items():
         most = 2**63 if name in ("seed", "m") else ID_LIMIT
+        if isinstance(value, np.ndarray):  # NumPy's generators take no arrays of one value
+            raise TypeError(f"{name} is an integer, not {shown(value)}")
         if not 0 <= integer(value, name) <= most:
             raise ValueError(f"{name} = {shown(value)}: expected an integer from 0 to {most}")
 

@@ -165,7 +165,7 @@ def rmat(
     for name, x in (("edge_factor", edge_factor), ("a", a), ("b", b), ("c", c)):
         check_number(x, name)
     if not 0 <= (scale := integer(scale, "scale")) <= 30:
-        raise ValueError(f"scale = {scale}: expected 0 to 30")
+        raise ValueError(f"scale = {shown(scale)}: expected 0 to 30")
     if not (min(a, b, c) >= 0 and a + b + c <= 1 + 1e-9):
         raise ValueError(f"a, b, c = {a}, {b}, {c}: expected probabilities, at most 1 together")
     if not 0 <= edge_factor < math.inf:

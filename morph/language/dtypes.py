@@ -134,5 +134,5 @@ def checked_capacity(capacity: Any) -> int:
     except TypeError:
         raise TypeError(f"a capacity is an integer, not {shown(capacity)}") from None
     if not 0 <= rows <= ID_LIMIT:
-        raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")
+        raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {shown(rows)}")
     return rows

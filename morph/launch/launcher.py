@@ -47,6 +47,7 @@ violation: Hook[Exception] = Hook("morph.launch.violations:error")
 past_limit: Hook[Exception] = Hook("morph.launch.violations:past_limit")
 queue_of: Hook[str] = Hook("morph.launch.violations:queue_of")
 _logger = logging.getLogger("morph.launch")
+HANDLED = -(1 << 40)  # `Status.INJECT`, after the refused items have been prepared for execution
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
 RUN = struct.Struct("=3q")  # replay, launch, threads
@@ -492,11 +493,16 @@ class Launch:
             objects[slot].touched()
         for g in self._rebuilt():
             release_before_rebuild(g)
+        refused = faults and HANDLED < status[Status.INJECT] <= 0  # by `fail_allocation`
+        if refused:
+            status[Status.INJECT] = HANDLED
         for full, store in zip(status[Status.STORES :], self.compiled.stores, strict=False):
             if full:
                 obj = objects[current.get(store.slot, store.slot)]
                 obj.touched()
-                if store.slot != queue or not self._drop_finished(obj):
+                if refused and obj.capacity:
+                    obj.resize(obj.capacity + 1)
+                elif store.slot != queue or not self._drop_finished(obj):
                     obj._extend_capacity(failed)
                 self._match_capacity(store.slot, obj.capacity)
         narrow = status[Status.LOCAL]

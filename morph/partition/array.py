@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from morph.language.messages import shown
 from morph.partition.transport import Transport
 from morph.runtime.device import Array, Device, device
 
@@ -88,7 +89,7 @@ class PartitionedArray(NDArrayOperatorsMixin):
             If the part lies in another process.
         """
         if k not in self._pieces:
-            raise ValueError(f"part {k} lies in another process")
+            raise ValueError(f"part {shown(k)} lies in another process")
         own, ids, values = self._pieces[k]
         if values is not None:
             return values.view(self.dtype)

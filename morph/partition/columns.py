@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from morph.data.layout import Column
 from morph.data.table import Table
+from morph.language.messages import shown
 from morph.partition.parts import DIVIDED
 from morph.partition.temporary import TemporaryColumnsOfParts
 from morph.partition.views import (
@@ -122,7 +123,7 @@ class TableBase(OnParts):
             raise TypeError(f"{self.name}[...] takes one row's id; index a column for many")
         row, count = id.__index__(), len(self)
         if not 0 <= row < count:
-            raise IndexError(f"{self.name} has no row {row}: it has rows 0 to {count - 1}")
+            raise IndexError(f"{self.name} has no row {shown(row)}: it has rows 0 to {count - 1}")
         return PartitionedRow(self, row)
 
     def __len__(self) -> int:

@@ -18,6 +18,7 @@ from morph.graph.applied import Applied, Then
 from morph.graph.labels import Labelled, Lookup
 from morph.language.arguments import integer
 from morph.language.hooks import Hook
+from morph.language.messages import shown
 from morph.language.weak import WeakMap
 from morph.partition.batches import apply
 from morph.partition.columns import TableBase, refuse_divided
@@ -166,7 +167,7 @@ class PartitionedGraph(Labelled):
         """Return the graph of part k."""
         k = integer(k, "k")
         if not 0 <= k < len(self.parts):
-            raise IndexError(f"k = {k}: there are {len(self.parts)} parts")
+            raise IndexError(f"k = {shown(k)}: there are {len(self.parts)} parts")
         part = self.parts[k]
         if part is None:
             raise ValueError(f"part {k} lies in another process")

@@ -23,6 +23,7 @@ from weakref import ref
 
 import numpy as np
 
+from morph.language.arguments import check_type
 from morph.partition.parts import HostArray
 from morph.partition.transport import Arrays, Header, PartError, refuse_different
 from morph.runtime.arrays import is_host, to_host
@@ -64,6 +65,7 @@ class Ranks:
     """
 
     def __init__(self, comm: Any, what: str = "a partitioned graph") -> None:
+        check_type(comm, "comm", "Comm")
         self._operations = _operations_of(comm)
         comm = self._operations.comm
         self.size, self.here = comm.size, range(comm.rank, comm.rank + 1)

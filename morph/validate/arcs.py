@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,26 @@ from numpy.typing import NDArray
 from morph.graph import Graph
 from morph.graph.labels import VertexIds, name_of
 from morph.language.arguments import check_type
+from morph.language.messages import shown
+from morph.runtime.arrays import listed, refuse_masked
 
 Ints = NDArray[np.int64]
 
 
 class WrongAnswer(ValueError):
     """A result is wrong; the message names a vertex or an edge."""
+
+
+def on_host(graph: Graph, x: Any, name: str) -> NDArray[Any]:
+    """Return an array of a result, which may be on a GPU, or a list as a NumPy array.
+
+    Raises
+    ------
+    ValueError
+        If values are masked, or the rows of a list differ in length.
+    """
+    refuse_masked(x, name)
+    return np.asarray(graph.device.to_host(listed(x, name)))
 
 
 class Arcs:
@@ -53,9 +66,9 @@ class Arcs:
         column = getattr(self._graph.edges, name)
         return self.host(column.array if isinstance(self._graph, Graph) else column[:])  # type: ignore[no-any-return]
 
-    def host(self, x: Any) -> Any:
-        """Return an array, which may be on a GPU, or a list as a NumPy array."""
-        return np.asarray(self._graph.device.to_host(x))
+    def host(self, x: Any, name: str = "values") -> Any:
+        """Return an array or a list as a NumPy array, see `on_host`."""
+        return on_host(self._graph, x, name)
 
     @property
     def weight(self) -> NDArray[Any]:
@@ -72,7 +85,7 @@ class Arcs:
         WrongAnswer
             If its shape or type differs.
         """
-        a: NDArray[Any] = self.host(x)
+        a: NDArray[Any] = self.host(x, name)
         if a.shape != (self.n,) or a.dtype.kind not in kinds:
             raise WrongAnswer(
                 f"{name} has shape {a.shape} and type {a.dtype}, for a graph of {self.n} vertices"
@@ -95,22 +108,22 @@ class Arcs:
     def _ids(self, vertices: Any, what: str) -> NDArray[Any]:
         if isinstance(vertices, VertexIds) or self._graph.labelled:
             vertices = self._graph.ids_of(vertices, what)
-        return self.host(vertices)  # type: ignore[no-any-return]
+        return self.host(vertices, what)  # type: ignore[no-any-return]
 
-    def sources(self, source: Any) -> Ints:
-        """Return the ids of the sources, which are given as ids or labels.
+    def sources(self, source: Any, name: str = "source") -> Ints:
+        """Return the ids of the sources, which are given as ids or labels, in order, each once.
 
         Raises
         ------
         ValueError
             If a source is not a live point.
         """
-        ids = self._ids(source, "source").ravel()
+        ids = self._ids(source, name).ravel()
         if ids.size and ids.dtype.kind not in "iu":
-            raise ValueError(f"source is an id or an array of ids, not {reprlib.repr(source)}")
+            raise ValueError(f"{name} is an id or an array of ids, not {shown(source)}")
         wrong = [i for i in ids.tolist() if not (0 <= i < self.n and self.alive[i])]
         if wrong:
-            raise ValueError(f"source {wrong[0]} is not a vertex: the graph has {self.n}")
+            raise ValueError(f"{name} {wrong[0]} is not a vertex: the graph has {self.n}")
         return np.unique(ids).astype(np.int64)
 
     def edge(self, k: Any) -> str:

@@ -164,7 +164,7 @@ def edge_betweenness(
         Naming the edge, if exactly one value is wrong.
     """
     arcs = Arcs(graph)
-    by_id = np.asarray(graph.device.to_host(centrality))
+    by_id = arcs.host(centrality, "centrality")
     if by_id.shape != (len(graph.edges),) or by_id.dtype.kind != "f":
         raise WrongAnswer(
             f"centrality has shape {by_id.shape} and type {by_id.dtype}, for a graph of"

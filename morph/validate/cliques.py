@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from morph.graph import Graph
+from morph.language.arguments import integer
+from morph.language.messages import shown
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped
 
 
@@ -51,6 +53,8 @@ def cliques(graph: Graph, found: Iterable[Any]) -> None:
     WrongAnswer
     """
     arcs = Arcs(graph)
+    if not isinstance(found, Iterable):
+        raise TypeError(f"found is an iterable of cliques, not {shown(found)}")
     near, seen = _neighbours(arcs), set()
     for points in found:
         ids = _checked(arcs, points)
@@ -90,14 +94,16 @@ def max_k_plex(graph: Graph, points: Any, k: int) -> None:
     WrongAnswer
     """
     arcs = Arcs(graph)
-    near, ids = _neighbours(arcs), _checked(arcs, points)
+    near, ids, k = _neighbours(arcs), _checked(arcs, points), integer(k, "k")
     for v in ids:
         lacking = len(ids) - len(near[v].intersection(ids))
         if lacking > k:
-            raise WrongAnswer(f"{arcs.vertex(v)} has no edge to {lacking - 1} others, k is {k}")
+            raise WrongAnswer(
+                f"{arcs.vertex(v)} has no edge to {lacking - 1} others, k is {shown(k)}"
+            )
     alive = np.flatnonzero(arcs.alive).tolist()
     if _has_plex(_masks(near, sorted(alive, key=lambda v: len(near[v]))), k, len(ids) + 1):
-        raise WrongAnswer(f"there is a {k}-plex of more than {len(ids)} vertices")
+        raise WrongAnswer(f"there is a {shown(k)}-plex of more than {len(ids)} vertices")
 
 
 def _checked(arcs: Arcs, points: Any) -> list[int]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
+from morph.language.arguments import check_number
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, parts, refuse
 
 ROUNDING = 1e-12  # tolerance of a modularity
@@ -56,6 +57,8 @@ class _Edges:
         return inside / whole - resolution * float((share**2).sum())
 
     def check_modularity(self, label: Ints, modularity: Any, resolution: float) -> None:
+        check_number(modularity, "modularity")
+        check_number(resolution, "resolution")
         right = self.modularity(label, resolution)
         if not abs(float(modularity) - right) <= ROUNDING * (1 + resolution):
             raise WrongAnswer(f"the modularity is {right}, not {modularity}")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from morph.graph import Graph
+from morph.language.arguments import check_type
+from morph.language.messages import shown
 from morph.validate.arcs import Arcs, WrongAnswer, parts
 
 
@@ -30,7 +32,14 @@ def community(graph: Graph, found: Any, q: Any, size: tuple[int, int]) -> None:
         component is large enough.
     """
     arcs = Arcs(graph)
-    (q,) = arcs.sources([q]).tolist()
+    if found is not None:
+        check_type(found, "found", "Community")
+    if not isinstance(size, tuple | list) or len(size) != 2:
+        raise TypeError(f"size is a pair of integers, not {shown(size)}")
+    ids = arcs.sources(q, "q")
+    if ids.size != 1:
+        raise ValueError(f"q is an id or a label, not {shown(q)}")
+    q = int(ids[0])
     apart = arcs.src != arcs.dst
     src, dst = arcs.src[apart], arcs.dst[apart]
     if found is None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from morph.graph import Graph
+from morph.language.arguments import boolean
+from morph.language.messages import shown
 from morph.validate.arcs import Arcs, Ints, WrongAnswer
 
 
@@ -40,8 +42,9 @@ def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any 
             raise WrongAnswer("no subgraph of a graph that has vertices")
         return
     found = Fraction(int(inside[edges].all(axis=1).sum()), count)
+    exact = boolean(exact, "exact")
     if density is not None and found != density:
-        raise WrongAnswer(f"the density is {found}, not {density}")
+        raise WrongAnswer(f"the density is {found}, not {shown(density)}")
     most = found if exact else 2 * found
     tight = _tight(arcs, edges, most)
     denser = Fraction(int(tight[edges].all(axis=1).sum()), max(int(tight.sum()), 1))

@@ -117,7 +117,7 @@ def _cut(arcs: Arcs, ends: tuple[int, int], cut: Any, forwards: Any, backwards: 
 
 def _flows(graph: Graph, arcs: Arcs, flow: Any, kinds: str) -> Any:
     """Return the flows of the live edges; deleted edges must have flow 0."""
-    flow = np.asarray(graph.device.to_host(flow))
+    flow = arcs.host(flow, "the flow")
     if flow.shape != (len(graph.edges),) or flow.dtype.kind not in kinds:
         raise WrongAnswer(
             f"the flow has shape {flow.shape} and type {flow.dtype}, for {len(graph.edges)} edges"

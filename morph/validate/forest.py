@@ -137,7 +137,7 @@ def mst(graph: Graph, edges: Any) -> None:
         Naming an edge.
     """
     arcs = Arcs(graph)
-    chosen = np.asarray(graph.device.to_host(edges)).ravel()
+    chosen = arcs.host(edges, "edges").ravel()
     if chosen.size and chosen.dtype.kind not in "iu":
         raise WrongAnswer(f"edges has type {chosen.dtype}: ids are integers")
     place = np.full(len(graph.edges), -1)

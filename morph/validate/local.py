@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from morph.graph import Graph
+from morph.language.arguments import integer
+from morph.language.messages import shown
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, refuse, rows
 
 
@@ -96,8 +98,9 @@ def triangle_count(
         lambda v: f"{arcs.vertex(v)} has {found[v]} triangles, with {degree[v]} neighbours",
     )
     whole = int(found.sum())
-    if whole % 3 or (total is not None and whole != 3 * int(total)):
-        of = "a multiple of 3" if total is None else f"three times {int(total)}"
+    total = None if total is None else integer(total, "total")
+    if whole % 3 or (total is not None and whole != 3 * total):
+        of = "a multiple of 3" if total is None else f"three times {shown(total)}"
         raise WrongAnswer(f"triangles have the sum {whole}, which is not {of}")
     points = np.arange(arcs.n)
     if sample < arcs.n:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from morph.language.arguments import check_type
+from morph.runtime.arrays import listed
 from morph.validate.arcs import WrongAnswer
 
 
@@ -29,7 +30,10 @@ def find_simplex(mesh: Any, points: Any, found: Any) -> None:
     """
     check_type(mesh, "mesh", "Mesh")
     corners = np.asarray(mesh.points)[np.asarray(mesh.triangles)]
-    queries, given = np.asarray(points, np.float64), np.asarray(found)
+    queries = np.asarray(listed(points, "points"), np.float64)
+    given = np.asarray(listed(found, "found"))
+    if queries.ndim != 2:
+        raise ValueError(f"points has shape {queries.shape}, expected (k, 2)")
     if given.shape != (len(queries),):
         raise WrongAnswer(f"{given.shape} is the shape of the result for {len(queries)} points")
     for k, x in enumerate(queries):

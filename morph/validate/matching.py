@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from morph.graph import Graph
+from morph.language.arguments import boolean, check_number
 from morph.validate.arcs import Arcs, WrongAnswer, refuse
 
 
@@ -48,7 +49,7 @@ def matching(graph: Graph, partner: Any, edges: Any, weight: Any, weighted: bool
     count = np.bincount(src, minlength=arcs.n) + np.bincount(dst, minlength=arcs.n)
     refuse(matched & (count != 1), lambda v: f"{arcs.vertex(v)} is matched by {count[v]} edges")
     apart = arcs.src != arcs.dst
-    if weighted:
+    if boolean(weighted, "weighted"):
         w = arcs.weight
         refuse(~(w[at] > 0), lambda k: f"{arcs.edge(at[k])}, has the weight {w[at[k]]}")
         best = np.zeros(arcs.n, w.dtype)
@@ -60,6 +61,7 @@ def matching(graph: Graph, partner: Any, edges: Any, weight: Any, weighted: bool
         loose = apart & ~matched[arcs.src] & ~matched[arcs.dst]
         refuse(loose, lambda k: f"{arcs.edge(k)}, joins two vertices without partners")
         total = float(len(at))
+    check_number(weight, "weight")
     given = float(weight)
     if not np.isclose(given, total, rtol=1e-9, atol=0):
         raise WrongAnswer(f"the weight is {total}, not {given}")
@@ -73,7 +75,7 @@ def _positions(arcs: Arcs, edges: Any) -> Any:
     WrongAnswer
         If they are not ascending ids of edges.
     """
-    ids = arcs.host(edges)
+    ids = arcs.host(edges, "edges")
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise WrongAnswer(f"edges has shape {ids.shape} and type {ids.dtype}")
     refuse(ids[1:] <= ids[:-1], lambda k: f"edge {ids[k + 1]} comes after edge {ids[k]}")

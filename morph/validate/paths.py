@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from morph.graph import Graph
 from morph.graph.labels import VertexIds
+from morph.language.arguments import check_number
+from morph.language.messages import shown
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, refuse, rows
 
 Bools = NDArray[np.bool_]
@@ -203,9 +205,11 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
         Naming an edge.
     """
     arcs = Arcs(graph)
-    at, ids = arcs.listed(vertices), arcs.host(edges)
+    at, ids = arcs.listed(vertices), arcs.host(edges, "edges")
     if at.ndim != 1 or ids.shape != (len(at) - 1,):
-        raise WrongAnswer(f"{ids.shape} edges for {at.shape} vertices")
+        raise WrongAnswer(f"edges has shape {ids.shape}, vertices {at.shape}")
+    if ids.size and ids.dtype.kind not in "iu":
+        raise WrongAnswer(f"edges has type {ids.dtype}")
     where = np.full(len(graph.edges), -1)
     where[arcs.id] = np.arange(len(arcs.id))
     refuse((ids < 0) | (ids >= len(where)), lambda k: f"edge {ids[k]} does not exist")
@@ -220,15 +224,20 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
     weight = arcs.weight[k]
     total = np.add.accumulate(weight)[-1] if weight.dtype.kind == "f" and len(k) else None
     total = sum(weight.tolist()) if total is None else total
-    if length is not None and total != length:
-        raise WrongAnswer(f"the path has the length {total}, not {length}")
+    if length is None:
+        return
+    check_number(length, "length")
+    if total != length:
+        raise WrongAnswer(f"the path has the length {total}, not {shown(length)}")
 
 
 def _rows(distance: Any, predecessor: Any, source: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield each row of distances and of predecessors with its source."""
     starts = np.asarray(source).ravel()
-    if len(distance) != len(starts) or predecessor is not None and len(predecessor) != len(starts):
-        raise WrongAnswer(f"{len(distance)} rows of distances for {len(starts)} sources")
+    for name, x in (("distance", distance), ("predecessor", predecessor)):
+        count = len(x) if hasattr(x, "__len__") and getattr(x, "ndim", None) != 0 else 0
+        if count != len(starts) and not (x is None and name == "predecessor"):
+            raise WrongAnswer(f"{name} has {count} rows, for {len(starts)} sources")
     yield from zip(
         distance, [None] * len(starts) if predecessor is None else predecessor, starts, strict=True
     )
@@ -256,6 +265,9 @@ def _check(
     far = is_start & ~(reached & (found == 0))
     refuse(far, lambda v: f"source {arcs.name(v)} is not at distance 0")
     if cutoff is not None:
+        check_number(cutoff, "cutoff")
+        if found.dtype.kind != "f":  # beyond these limits all or no distances are
+            cutoff = min(max(cutoff, -1), np.iinfo(np.int64).max)
         refuse(
             reached & (found > cutoff),
             lambda v: f"{arcs.vertex(v)}, at {found[v]}, lies beyond the cut-off {cutoff}",

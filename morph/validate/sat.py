@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from morph.data.formula import Formula
 from morph.language.arguments import check_type
+from morph.language.messages import shown
+from morph.runtime.arrays import listed
 from morph.runtime.device import device
 from morph.runtime.threads import in_threads
 from morph.validate.arcs import WrongAnswer, grouped, rows
@@ -138,7 +140,9 @@ def implications(formula: Formula, cycle: Sequence[int]) -> None:
         does not follow from a clause; the message names the first such step.
     """
     check_type(formula, "formula", "Formula")
-    path = np.asarray(cycle, np.int64)
+    path = np.asarray(listed(cycle, "cycle"))
+    if path.ndim != 1 or path.dtype.kind not in "iu":
+        raise TypeError(f"cycle is a list of literals, not {shown(cycle)}")
     if path.size < 3 or path[0] != path[-1] or not (path == -path[0]).any():
         raise WrongAnswer("a cycle of implications leads from a literal to its negation and back")
     dense, names = _dense(formula)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from morph.graph import Graph
+from morph.language.arguments import integer
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, refuse, rows
 
 PIECE = 1 << 22  # wedges (paths of two edges) tested at once
@@ -32,7 +33,7 @@ def truss_number(graph: Graph, number: Any) -> None:
         Naming an edge.
     """
     arcs = Arcs(graph)
-    given = np.asarray(graph.device.to_host(number))
+    given = arcs.host(number, "number")
     if given.shape != (len(graph.edges),) or given.dtype.kind not in "iu":
         raise WrongAnswer(
             f"number has shape {given.shape} and type {given.dtype}, for a graph of"
@@ -88,9 +89,10 @@ def k_truss(graph: Graph, edges: Any, k: int) -> None:
         Naming an edge.
     """
     arcs = Arcs(graph)
-    ids = np.asarray(graph.device.to_host(edges))
+    ids = arcs.host(edges, "edges")
     if ids.dtype.kind not in "iu" or ids.ndim != 1 or len(np.unique(ids)) < len(ids):
         raise WrongAnswer("the edges are not distinct ids")
+    k = integer(k, "k")
     if len(strange := np.setdiff1d(ids, arcs.id)):
         raise WrongAnswer(f"edge {strange[0]} is not an edge of the graph")
     apart = arcs.src != arcs.dst

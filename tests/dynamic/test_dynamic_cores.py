@@ -190,6 +190,18 @@ def test_every_allocation_fails_once(target):
     assert n > 10
 
 
+def test_lists_stay_small_if_allocations_are_refused(target):
+    """A refusal says nothing of the rows that are needed: it grows a list by one row."""
+    if target == "python":
+        pytest.skip("the interpreter allocates nothing that fails")
+    g, dynamic = start(target)
+    for n in range(1, 13):
+        with fail_allocation(n, target):
+            dynamic.apply(**BATCH)
+        compare(dynamic)
+    assert max(x.capacity for x in dynamic._lists) < 1000
+
+
 def test_changes_by_other_means(target):
     g, dynamic = start(target)
     done = g.apply(([6, 7], [7, 8]))

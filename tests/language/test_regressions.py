@@ -488,3 +488,18 @@ def test_a_kernel_needs_an_item(target, function):
     t = rows(target, 2, of=i64)
     with pytest.raises(LanguageError, match="has no parameter"):
         function(t) if function is run_without_item else foreach(t, function)
+
+
+@kernel
+def raise_runs(r):
+    if min(r.id, r.id) < i64(2):
+        r.runs += 1
+    while max(r.id, r.id) > i64(r.runs):
+        r.runs += 1
+
+
+def test_conditions_are_no_declarations(target):
+    """In `if (i64(min_of(i32(r), i32(r))) < 2)` g++ finds a function with two parameters `r`."""
+    items = table_of(target, 4)
+    foreach(items, raise_runs)
+    assert values(items, "runs") == [1, 1, 2, 3]

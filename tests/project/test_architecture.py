@@ -65,7 +65,7 @@ LAYERS = {
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh partition",  # binds the hooks, see HOOKS
     # no part of the algorithms that it checks
-    "validate": "language.arguments runtime data graph validate",
+    "validate": "language.arguments language.messages runtime data graph validate",
     "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.community": f"{PUBLIC} algorithms.graph algorithms.community",

@@ -200,6 +200,30 @@ print("done")
 """, ways)  # fmt: skip
 
 
+def test_slow_items():
+    """A step has few items for threads to share, and each takes a millisecond or more."""
+    ends_at_once("""
+@morph.kernel
+def slow(r, n):
+    for k in range(n):
+        r.x = r.x * 3 + 1
+
+@morph.program
+def steps(t, n, most):
+    k = 0
+    while k < most:
+        morph.foreach(t, slow, n)
+        k += 1
+
+t = morph.Table("t", device, x=u64)
+t.extend(1000)
+steps(t, 1, 1)
+for _ in pauses:
+    interrupted(steps, t, 10**6, 1000)
+print("done")
+""", CPU)  # fmt: skip
+
+
 @pytest.mark.parametrize("ways", COMPILED)
 def test_an_endless_program_of_one_block(ways):
     ends_at_once(ENDLESS.replace("interrupted(count,", "interrupted(count.alone,"), ways)

@@ -46,6 +46,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.graph.labels import VertexIds
 from morph.language.arguments import boolean
+from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_min, f64, i32, i64, static
@@ -285,7 +286,8 @@ def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
         return live
     if isinstance(sources, (int, np.integer)) and not isinstance(sources, bool):
         if not 0 < sources <= len(live):
-            raise ValueError(f"a sample of {sources} sources: the graph has {len(live)} points")
+            count = shown(sources)
+            raise ValueError(f"a sample of {count} sources: the graph has {len(live)} points")
         return np.sort(np.random.default_rng(seed).choice(live, sources, replace=False))
     return source_ids(graph, sources)
 

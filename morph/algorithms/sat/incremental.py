@@ -12,6 +12,7 @@ from morph.algorithms.sat.search import SATISFIABLE, UNSATISFIABLE
 from morph.algorithms.sat.solver import Solution, solve
 from morph.data.formula import Formula
 from morph.language.messages import shown
+from morph.runtime.arrays import refuse_masked
 from morph.runtime.device import Device
 
 
@@ -213,6 +214,7 @@ class Solver:
 
 def _literals(given: Iterable[int], name: str) -> list[int]:
     """Return the literals of an argument as a list."""
+    refuse_masked(given, name)
     try:
         return list(given)
     except TypeError:

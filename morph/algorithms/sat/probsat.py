@@ -161,7 +161,7 @@ def _check(seed: Any, max_flips: int | None, time: Any, progress: Any) -> int:
         if value is not None and not value >= 0:
             raise ValueError(f"{name} = {value}: expected 0 or more")
     if not 0 <= (chosen := integer(seed, "seed")) < 2**64:
-        raise ValueError(f"seed = {chosen}: expected 0 to 2^64 - 1")
+        raise ValueError(f"seed = {shown(chosen)}: expected 0 to 2^64 - 1")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
     return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
@@ -12,6 +13,14 @@ from morph.compiler.passes.group_execution import THREAD_BYTES, array_bytes
 from morph.compiler.passes.grouping import Allocations, Make, Reads, Writes, column_of, extent
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import I64, Column, Handle, Local, Shared, Store, Vector
+
+# of i64(min_of(i32(p), i32(p))) g++ reads the declaration of a function with two parameters `p`
+_DECLARES = re.compile(r"[iuf]\d+\(\w+\(([iuf]\d+\(\w+\)), \1\)\)")
+
+
+def _condition(text: str) -> str:
+    """Return a condition, in parentheses if it may be read as a declaration."""
+    return f"({text})" if _DECLARES.match(text) else text
 
 
 class Body(Expressions):
@@ -176,7 +185,7 @@ class Body(Expressions):
         self.put(f"mark_row(a, {layout.marks[s.slot, s.column]}, {self.expr(s.row)});")
 
     def _stmt_while(self, s: ir.While) -> None:
-        cond = self.expr(s.cond)
+        cond = _condition(self.expr(s.cond))
         alive = f"({cond}) && !it.failed" if self._grows(s.cond) else cond
         self.block(f"while ({alive})", s.body)
 
@@ -209,7 +218,7 @@ class Body(Expressions):
             cond, whole = self.temp("c"), cond
             self.put(f"const bool {cond} = {whole};")
             self._return_if_failed()
-        self.put(f"if ({cond}) {{")
+        self.put(f"if ({_condition(cond)}) {{")
         self.depth += 1
         self.body(s.then)
         self.depth -= 1

@@ -97,7 +97,15 @@ def _format_for(path: StrPath, format: str | None, weight_type: Any) -> GraphFor
     if len(rows) > 1:
         head = read_start(path, 8)
         row = next((r for r in rows if r.begins is not None and r.begins(head)), row)
-    if weight_type is not None and not row.typed:
+    if weight_type is None:
+        return row
+    try:
+        known = np.dtype(weight_type).kind in "iuf"
+    except TypeError:
+        known = False
+    if not known:
+        raise TypeError(f"weight_type is a type of numbers, not {shown(weight_type)}")
+    if not row.typed:
         raise ValueError(f"weight_type is for Galois's files, not for {os.fspath(path)}")
     return row
 

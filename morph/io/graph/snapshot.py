@@ -30,6 +30,7 @@ from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.arguments import check_type, integer
 from morph.language.dtypes import NAMES, Ref, vec
+from morph.language.messages import shown
 from morph.runtime.device import Device
 from morph.runtime.toolchain.cache import lock_file
 
@@ -150,7 +151,7 @@ def write_snapshot(
     check_type(graph, "graph", "Graph")
     number = integer(number, "number")
     if not 0 <= number < 2**63:
-        raise ValueError(f"number is from 0 to 2^63 - 1, not {number}")
+        raise ValueError(f"number is from 0 to 2^63 - 1, not {shown(number)}")
     check_name(path)
     log = Path(f"{os.fspath(path)}.log")
     with ExitStack() as held:

@@ -116,6 +116,8 @@ def read_neigh(path: StrPath, mesh: Mesh | None = None) -> Ints:
     OSError
         If the file is missing or cannot be read.
     """
+    if mesh is not None:
+        check_type(mesh, "mesh", "Mesh")
     scanner = open_scanner(path)
     names = ("number of triangles", "number of neighbors")
     count, three = scanner.header("neighbor", names, (0, 3))
@@ -174,6 +176,8 @@ def read_edge(path: StrPath, mesh: Mesh | None = None) -> tuple[Ints, Ints]:
     OSError
         If the file is missing or cannot be read.
     """
+    if mesh is not None:
+        check_type(mesh, "mesh", "Mesh")
     scanner = open_scanner(path)
     count, marked = scanner.header("edge", ("number of edges", "number of markers"), (0, 0))
     check_marked(scanner, marked, scanner.line(scanner.pos - 1))
