@@ -44,7 +44,7 @@ def test_what_is_no_path(target):
         ([0, 2], "has the length 5, not 4"),
         ([1, 1], "edge 1 does not lead from 1 to 2"),
         ([1, 3], "edge 3 does not exist"),
-        ([1], r"\(1,\) edges for \(3,\) vertices"),
+        ([1], r"edges has shape \(1,\), vertices \(3,\)"),
     ):
         with pytest.raises(validate.WrongAnswer, match=message):
             validate.path(g, path.vertices, np.array(edges), 4)

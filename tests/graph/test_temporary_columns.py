@@ -86,7 +86,7 @@ def test_columns_of_the_user_with_the_same_names_cost_no_binding(where, monkeypa
     g.points.add("last", i32, fill=4)
     first = morph.bfs(g, 0)
     column, version, names = g.points.columns["dist"], g.points.version, [*g.points.columns]
-    monkeypatch.setattr(Launch, "_fill", None)  # writes the addresses of a launch
+    monkeypatch.setattr(Launch, "_write_objects", None)  # writes the addresses of a launch
     for source in (0, 2):
         assert host(morph.bfs(g, source).distance).tolist() == levels(g, source)
         assert g.points.columns["dist"] is column and column.name == "dist"

@@ -13,7 +13,7 @@ from test_faults import counters_hold
 
 import morph
 from morph import foreach
-from morph.compiler.passes.work_sharing import CHOICES
+from morph.compiler.passes.work_sharing import BALANCES
 from morph.prelude import atomic_add, atomic_min, i32, i64
 from morph.testing import fail_allocation, team
 
@@ -71,7 +71,7 @@ def listed(case):
     return found + Counter((a, b) for a, b in case[1] if a % 2 == 0)
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @tries(8)
 @given(graphs())
 def test_sums_and_lists(target, choice, case):
@@ -81,7 +81,7 @@ def test_sums_and_lists(target, choice, case):
     assert all(x == listed(case) for x in shared(target, lambda: lists(target, case, choice)))
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_items_without_capacity(where, choice):
     for n in range(1, 6):

@@ -12,7 +12,7 @@ from test_balance_sums import gathering, gathers, summing, sums
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude
-from morph.compiler.passes.work_sharing import CHOICES
+from morph.compiler.passes.work_sharing import BALANCES
 from morph.launch.foreach import BALANCE
 from morph.prelude import atomic_add, atomic_min, i32, i64
 
@@ -35,7 +35,7 @@ def simple(p):
 def test_the_choice_is_in_the_text():
     limits = {"auto": "LIMIT = HIGH_DEGREE;", "warp": "LIMIT = NO_LIST;", "grid": "LIMIT = 0;"}
     limits["block"] = limits["warp"]
-    for choice in CHOICES:
+    for choice in BALANCES:
         made = text(simple, choice=choice)
         assert ("WORK_SHARING = true" in made) == (choice != "thread")
         assert ("run_high_degree_list(" in made) == (choice in ("auto", "grid"))
@@ -43,7 +43,7 @@ def test_the_choice_is_in_the_text():
 
 
 def test_choices_are_those_of_foreach():
-    assert BALANCE == CHOICES
+    assert BALANCE == BALANCES
     with pytest.raises(
         ValueError, match="balance is one of 'auto', 'thread', 'warp', 'block', 'grid'"
     ):
@@ -314,7 +314,7 @@ def test_what_follows_a_loop_waits_for_all_of_it():
 @pytest.mark.unchecked  # checked programs have no text
 def test_compiles_for_cuda():
     texts = {}
-    for choice in CHOICES:
+    for choice in BALANCES:
         sums("cpu", STAR, choice), unfolds("cpu", STAR, choice), gathers("cpu", STAR, choice)
         g = graph("cpu", STAR)
         g.points.add("dist", i64, fill=9)

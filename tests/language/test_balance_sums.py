@@ -17,7 +17,7 @@ from test_balance import STAR, graph, graphs, shared
 
 import morph
 from morph import foreach
-from morph.compiler.passes.work_sharing import CHOICES
+from morph.compiler.passes.work_sharing import BALANCES
 from morph.launch.checked import is_checked
 from morph.prelude import atomic_add, f32, f64, i32, i64, u32, u64
 from morph.testing import fail_allocation, team
@@ -67,14 +67,14 @@ def sums(target, case, choice):
     return found, *(host(getattr(g.points, c)).tolist() for c in ("high", "total", "met"))
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @tries(8)
 @given(graphs())
 def test_sums(target, choice, case):
     assert all(got == summed(case) for got in shared(target, lambda: sums(target, case, choice)))
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_sums_of_items_without_room(where, choice):
     for n in range(1, 6):
@@ -129,7 +129,7 @@ def gathers(target, case, choice):
     return Counter(zip(*entries, strict=True))
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @tries(8)
 @given(graphs())
 def test_tails_that_reserve(target, choice, case):
@@ -137,7 +137,7 @@ def test_tails_that_reserve(target, choice, case):
     assert all(log == gathered(case) for log in got)
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_every_tail_can_fail(where, choice):
     want, n = gathered(STAR), 0
@@ -242,7 +242,7 @@ def late(p, log, k):
     p.met = n
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", BALANCES)
 @tries(8)
 @given(graphs(), st.integers(-3, 8))
 def test_rows_from_a_position_on(target, choice, case, k):

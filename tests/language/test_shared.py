@@ -12,7 +12,7 @@ from targets import everywhere, host
 import morph
 from morph import foreach
 from morph.compiler.codegen.unit import prelude
-from morph.compiler.passes.work_sharing import CHOICES
+from morph.compiler.passes.work_sharing import BALANCES
 from morph.launch.checked import is_checked
 from morph.prelude import (
     atomic_add,
@@ -299,7 +299,7 @@ def test_an_index_out_of_range_is_reported(target):
 def test_the_threads_of_a_warp_have_arrays_of_their_own():
     g = graph("cpu")
     foreach(g.points, survey, g, 5)
-    assert CHOICES == ("auto", "thread", "warp", "block", "grid")
+    assert BALANCES == ("auto", "thread", "warp", "block", "grid")
     text = survey.source()
     assert "group_.subwarp()" in text and "group_.lane()" in text and "reduce_lanes" in text
     assert re.search(r"MORPH_SHARED Shared<u64, 1> v\d+_\[G::COUNT\]", text)

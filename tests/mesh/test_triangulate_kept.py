@@ -102,7 +102,9 @@ def test_a_refinement_that_fails_leaves_nothing():
 def test_the_third_call_writes_no_argument_block(call, monkeypatch):
     call(), call()
     fills = []
-    monkeypatch.setattr(Launch, "_fill", lambda self, *_: fills.append(self.compiled.title))
+    monkeypatch.setattr(
+        Launch, "_write_objects", lambda self, *_: fills.append(self.compiled.title)
+    )
     call()
     assert not fills
 
