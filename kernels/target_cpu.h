@@ -559,9 +559,13 @@ MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
 // Runs the items of a single thread, which looks at signals after `size` items of a kernel, also of several steps: 16 at
 // first, more after quick ones.
 constexpr i64 FIRST_ITEMS = 16, MOST_ITEMS = 1 << 18;
+struct Pieces {
+    u64 launch, from;  // the times, in ticks, at which the launch and the piece began
+    i64 size, left;    // items of a piece, and those left of this one
+};
+template <class F> MORPH_OF_LAUNCH Pieces pieces_of = {};  // of a step
 template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
-    MORPH_OF_LAUNCH u64 launch, from;
-    MORPH_OF_LAUNCH i64 size, left;
+    auto& [launch, from, size, left] = pieces_of<F>;
     if (launch != begun) launch = from = begun, size = left = FIRST_ITEMS;
     for (i64 i = first, upto; i < last && !interrupted; i = upto) {
         upto = min_of(i + left, last);

@@ -16,10 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import precompiled
 import pytest
 from click.testing import CliRunner
 
 from morph.cli import main
+from morph.compiler.codegen.prelude import prelude
 from morph.data import sorting
 from morph.graph import reverses
 from morph.io.text import clauses, numbers
@@ -855,6 +857,15 @@ def test_headers_of_cupy_are_precompiled_unless_the_user_decides(monkeypatch):
     new._use_pch = False
     modules.precompile_headers(new)
     assert not new._use_pch
+
+
+def test_the_prelude_of_tests_is_precompiled(tmp_path, monkeypatch):
+    """Else each unit of a test is compiled with it, in several times the time."""
+    monkeypatch.setenv(precompiled.FOLDER, str(tmp_path))
+    command, _ = precompiled.clang() or (["g++"], "")
+    options = "-std=c++17", "-fPIC", "-w", "-march=x86-64-v3", "-O0"
+    header, linked = precompiled._files((*command, *options), prelude(), True)
+    assert header.with_suffix(".h.gch").exists() and Path(linked[-1]).exists()
 
 
 @pytest.mark.parametrize("mode", ["quick", "full"])
