@@ -48,13 +48,13 @@ def fail_allocation(n: int, where: str | Device | None = None) -> Iterator[Fault
         raise ValueError(f"attempts count from 1, not from {n}")
     on, fault, before = device_for(where), Fault(), launcher.faults
     status = scratch(on).status
-    launcher.faults = True
+    launcher.faults = launcher.refusing = True
     with on.active():
         status[Status.INJECT] = n
     try:
         yield fault
     finally:
-        launcher.faults = before
+        launcher.faults, launcher.refusing = before, False
         with on.active():
             fault.fired = bool(np.asarray(on.to_host(status))[Status.INJECT] <= 0)
             status[Status.INJECT] = 0

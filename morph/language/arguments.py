@@ -82,14 +82,14 @@ def check_number(x: Any, name: str) -> None:
     ------
     TypeError
         If it is not.
-    OverflowError
+    ValueError
         If it is an integer that is larger than all float64 numbers.
     """
     number = isinstance(x, int | float | np.integer | np.floating)
     if isinstance(x, bool | np.timedelta64) or not number:  # NumPy's durations are integers
         raise TypeError(f"{name} is a number, not {shown(x)}")
     if isinstance(x, int) and abs(x).bit_length() > 1023:
-        raise OverflowError(f"{name} = {shown(x)}: a number is below 2^1023")
+        raise ValueError(f"{name} = {shown(x)}: a number is below 2^1023")
 
 
 def integer(x: Any, name: str) -> int:

@@ -47,8 +47,8 @@ violation: Hook[Exception] = Hook("morph.launch.violations:error")
 past_limit: Hook[Exception] = Hook("morph.launch.violations:past_limit")
 queue_of: Hook[str] = Hook("morph.launch.violations:queue_of")
 _logger = logging.getLogger("morph.launch")
-HANDLED = -(1 << 40)  # `Status.INJECT`, after the refused items have been prepared for execution
 faults = False  # compile with fault injection (tests)
+refusing = False  # a reservation is to be refused, or was, and nothing has grown since (tests)
 seed = 0  # order of items on the python device (tests)
 RUN = struct.Struct("=3q")  # replay, launch, threads
 version_of, object_of = attrgetter("version"), weakref.ref.__call__
@@ -484,6 +484,7 @@ class Launch:
 
         If the collection ``queue`` is full, its finished items may be removed instead.
         """
+        global refusing  # noqa: PLW0603
         status = self.device.to_host(self.scratch.status).copy()
         if place := int(status[Status.EXCEEDED]):
             raise past_limit(self.compiled.unit, place - 1)
@@ -493,9 +494,8 @@ class Launch:
             objects[slot].touched()
         for g in self._rebuilt():
             release_before_rebuild(g)
-        refused = faults and HANDLED < status[Status.INJECT] <= 0  # by `fail_allocation`
-        if refused:
-            status[Status.INJECT] = HANDLED
+        refused = refusing and status[Status.INJECT] <= 0
+        refusing = refusing and not refused
         for full, store in zip(status[Status.STORES :], self.compiled.stores, strict=False):
             if full:
                 obj = objects[current.get(store.slot, store.slot)]

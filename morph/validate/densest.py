@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.graph import Graph
 from morph.language.arguments import boolean
-from morph.language.messages import shown
+from morph.language.messages import shortened
 from morph.validate.arcs import Arcs, Ints, WrongAnswer
 
 
@@ -44,7 +44,7 @@ def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any 
     found = Fraction(int(inside[edges].all(axis=1).sum()), count)
     exact = boolean(exact, "exact")
     if density is not None and found != density:
-        raise WrongAnswer(f"the density is {found}, not {shown(density)}")
+        raise WrongAnswer(f"the density is {found}, not {shortened(str(density))}")
     most = found if exact else 2 * found
     tight = _tight(arcs, edges, most)
     denser = Fraction(int(tight[edges].all(axis=1).sum()), max(int(tight.sum()), 1))

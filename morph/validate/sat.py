@@ -141,7 +141,7 @@ def implications(formula: Formula, cycle: Sequence[int]) -> None:
     """
     check_type(formula, "formula", "Formula")
     path = np.asarray(listed(cycle, "cycle"))
-    if path.ndim != 1 or path.dtype.kind not in "iu":
+    if path.ndim != 1 or path.size and path.dtype.kind not in "iu":
         raise TypeError(f"cycle is a list of literals, not {shown(cycle)}")
     if path.size < 3 or path[0] != path[-1] or not (path == -path[0]).any():
         raise WrongAnswer("a cycle of implications leads from a literal to its negation and back")

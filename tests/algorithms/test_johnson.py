@@ -109,5 +109,5 @@ def test_wrong_distances():
         wrong[place] = value
         with pytest.raises(validate.WrongAnswer):
             validate.johnson(g, wrong)
-    with pytest.raises(validate.WrongAnswer, match="3 rows of distances for 1 sources"):
+    with pytest.raises(validate.WrongAnswer, match="distance has 3 rows, for 1 sources"):
         validate.johnson(g, right, sources=[0])

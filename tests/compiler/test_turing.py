@@ -115,7 +115,8 @@ def test_old_gpus_are_refused_when_they_are_opened(capability, monkeypatch):
         getDeviceCount=lambda: 1, getDeviceProperties=lambda index: properties
     )
     device = SimpleNamespace(compute_capability=capability)
-    made = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda index: device))
+    made = SimpleNamespace(runtime=runtime, Device=lambda index: device, compiler=None)
+    made = SimpleNamespace(cuda=made)
     monkeypatch.setattr(gpus, "import_cupy", lambda: made)
     monkeypatch.setattr(driver, "load", lambda: SimpleNamespace(cuInit=lambda flags: 1))
     monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: True)

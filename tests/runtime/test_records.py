@@ -193,7 +193,7 @@ LEAST = 1
 
 def described(kernel, *args, items):
     request = binding.Request(kernel, items, args, None, items.device)
-    return binding._slots(request)[1]
+    return binding._described(request)[1]
 
 
 def table(**columns):
@@ -209,7 +209,7 @@ def test_what_the_key_depends_on(monkeypatch):
         request = binding.Request(push, items, (morph.Collection(items),), None, items.device)
         for name, x in options.items():
             setattr(request, name, x)
-        return records.UnitRecorder.of(binding._slots(request)[1]).key
+        return records.UnitRecorder.of(binding._described(request)[1]).key
 
     first = key(table(x=morph.prelude.i32))
     assert key(table(x=morph.prelude.i32)) == first
