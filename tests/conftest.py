@@ -107,7 +107,7 @@ AS_USERS_DO = re.compile(
     r"test_(algorithms|toolchain|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
 )
 COMPUTING = re.compile(  # with -O1
-    r"test_(cli_sat|cliques|decimation|fixpoints|sat_parts|sat_solve|surveys|triangulate_hard)\.py"
+    r"test_(cli_sat|cliques|first_calls|decimation|fixpoints|sat_parts|sat_solve|surveys|triangulate_hard)\.py"
     r"|test_interrupts\.py::test_(triangulation|many_sources|a_long_foreach|a_launch_of_another_thread)"
     r"|test_refine_deterministic\.py::test_cavities"
     r"|test_examples\.py::test_gallery\[cpu-(complexity|sandpile)"

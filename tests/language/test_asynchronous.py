@@ -415,7 +415,7 @@ def test_deep_graphs(where, threads):
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_levels_of_few_items(where, threads):
     """A range of queued items ends between others, or behind an item that enqueued no more."""
-    n = 5000  # more than a thread executes between two looks at signals
+    n = 1500  # more than a thread executes between two looks at signals
     for rows in (1, 2, 3):
         strip = generate.grid(rows, n, device=where)
         far = np.concatenate([np.arange(n) + row for row in range(rows)])

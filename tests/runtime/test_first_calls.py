@@ -46,7 +46,7 @@ CALLS = {
         morph.sssp(morph.Graph.from_edges(*_edges(True), device=device)).distance
     ),
     "sat": lambda device: (
-        morph.survey.solve(morph.generate.random_ksat(3, 2000, 4.15), device=device).model
+        morph.survey.solve(morph.generate.random_ksat(3, 2000, 4.0), device=device).model
     ),
 }
 
