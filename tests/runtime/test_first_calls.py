@@ -48,6 +48,9 @@ CALLS = {
     "sat": lambda device: (
         morph.survey.solve(morph.generate.random_ksat(3, 2000, 4.0), device=device).model
     ),
+    "sat by search": lambda device: (
+        morph.survey.solve(morph.generate.random_ksat(3, 400, 4.15), device=device).model
+    ),
 }
 
 
