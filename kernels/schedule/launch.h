@@ -279,13 +279,17 @@ MORPH_HOT void run_filtered(const A& a, const R& t, const Step& s, Caches& cache
     }
 }
 
+// Copies of the arguments of a loop: stores to memory do not change them, so they stay in registers.
+#define MORPH_COPY_ARGUMENTS \
+    A a = shared;            \
+    R t = run;               \
+    const Step s = step;     \
+    Permute<A>::specialise(a, t, shared)
+
 // A thread runs its share of the items, which are consecutive on a CPU: `Share::step` is 1.
 template <class A, class R, class Step>
 MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, i64 last) {
-    A a = shared;
-    R t = run;
-    const Step s = step;
-    Permute<A>::specialise(a, t, shared);
+    MORPH_COPY_ARGUMENTS;
     typename Step::I::SlotCaches caches;
     if (is_single(t)) s.take_all(a, t, caches);
     bool most = true;
@@ -315,10 +319,7 @@ template <class Step> constexpr bool PREFETCHES_ENDS<Step, Void<decltype(&Step::
 // A single thread runs the kernel sequentially.
 template <class A, class R, class Step>
 MORPH_SINGLE_THREADED void run_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
-    A a = shared;
-    R t = run;
-    const Step s = step;
-    Permute<A>::specialise(a, t, shared);
+    MORPH_COPY_ARGUMENTS;
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);
     for (ItemRange<typename Step::I> part{first}; part.next(a, t, last, last - first);)
@@ -342,10 +343,7 @@ constexpr i64 POLL_ITEMS = 512;  // items between tests for signals, and of the 
 // The same, where items that run asynchronously are queued behind the list.
 template <class A, class R, class Step>
 MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
-    A a = shared;
-    R t = run;
-    const Step s = step;
-    Permute<A>::specialise(a, t, shared);
+    MORPH_COPY_ARGUMENTS;
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
@@ -377,10 +375,7 @@ MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, c
 // Runs the items; long rows are appended to the high-degree list.
 template <class A, class R, class Step>
 MORPH_TEAM_LOOP void each_shared_on_threads(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
-    A a = shared;
-    R t = run;
-    const Step s = step;
-    Permute<A>::specialise(a, t, shared);
+    MORPH_COPY_ARGUMENTS;
     Runner<Step> by(a, t, s);
     typename Step::I::SlotCaches caches;
     caches.attach(by.it);
@@ -406,10 +401,7 @@ MORPH_TEAM_LOOP void each_shared_on_threads(const A& shared, const R& run, const
 // the other side of the list.
 template <class A, class R, class Step>
 MORPH_TEAM_LOOP void run_listed_on_threads(const A& shared, const R& run, const Step& step) {
-    A a = shared;
-    R t = run;
-    const Step s = step;
-    Permute<A>::specialise(a, t, shared);
+    MORPH_COPY_ARGUMENTS;
     HighDegreeList<Step> high_degree(a, t, false);
     i64 n = high_degree.size();
     if (!n) return;
@@ -439,10 +431,7 @@ MORPH_TEAM_LOOP void run_listed_on_threads(const A& shared, const R& run, const 
 // Runs the items and those that they enqueue.
 template <class A, class R, class Step>
 MORPH_TEAM_LOOP void each_asynchronously(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
-    A a = shared;
-    R t = run;
-    const Step s = step;
-    Permute<A>::specialise(a, t, shared);
+    MORPH_COPY_ARGUMENTS;
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 capacity = min_of((end - last) / t.threads, i64(QUEUE_CAPACITY)), from = last + t.thread * capacity;

@@ -10,6 +10,7 @@ import numpy as np
 from morph.graph import Graph
 from morph.language.arguments import check_type
 from morph.language.messages import shown
+from morph.runtime.arrays import listed
 from morph.validate.arcs import Arcs, WrongAnswer, parts
 
 
@@ -34,7 +35,7 @@ def community(graph: Graph, found: Any, q: Any, size: tuple[int, int]) -> None:
     arcs = Arcs(graph)
     if found is not None:
         check_type(found, "found", "Community")
-    if not isinstance(size, tuple | list) or len(size) != 2:
+    if np.shape(listed(size, "size")) != (2,):
         raise TypeError(f"size is a pair of integers, not {shown(size)}")
     ids = arcs.sources(q, "q")
     if ids.size != 1:

@@ -149,6 +149,7 @@ def test_top_ends_with_enough(on_lists):
     with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 2 if on_lists else 1 << 15):
         found = morph.community(g, 3, (7, 8), top=5)
     morph.validate.community(g, found, 3, (7, 8))
+    morph.validate.community(g, found, 3, np.array([7, 8]))  # as `community` takes it
     assert found.proved and [k for k, _ in found.top] == [7] * 5
     assert found.nodes < 100_000
     assert morph.community(g, 3, (1, 1), top=1 << 100).top[0][1].tolist() == [3]

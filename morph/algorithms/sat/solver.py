@@ -95,24 +95,22 @@ class Solution:
     reason: str
     model: NDArray[np.bool_] | None
     unsatisfied: int
-    unsatisfied_clauses: NDArray[np.int64] = field(
-        default_factory=lambda: np.empty(0, np.int64), repr=False
-    )
-    cycle: list[int] = field(default_factory=list, repr=False)
-    simplified: int = 0
-    components: int = 1
-    attempts: int = 0
-    rounds: list[Round] = field(default_factory=list, repr=False)
-    stopped: str = ""
-    rollbacks: int = 0
-    left: int = 0
-    left_clauses: int = 0
-    believed: list[Round] = field(default_factory=list, repr=False)
-    walked: int = 0
-    walked_clauses: int = 0
-    flips: int = 0
-    steps: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
+    unsatisfied_clauses: NDArray[np.int64] = field(repr=False)
+    cycle: list[int] = field(repr=False)
+    simplified: int
+    components: int
+    attempts: int
+    rounds: list[Round] = field(repr=False)
+    stopped: str
+    rollbacks: int
+    left: int
+    left_clauses: int
+    believed: list[Round] = field(repr=False)
+    walked: int
+    walked_clauses: int
+    flips: int
+    steps: int
+    seconds: dict[str, float]
 
 
 def solve(
